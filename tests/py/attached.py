@@ -1,4 +1,4 @@
-"""Does the work of `ebb attach` in tests, inside the process that is attached."""
+"""Does the work of `ebb attach` in tests, inside the process to which ebb attaches."""
 
 import itertools
 import os
@@ -10,7 +10,7 @@ import threading
 import time
 
 PATIENCE_S = 120
-_HEADER = "=8sIIQiIQQ6I4I"  # the start of struct heap_header, up to is_ended
+_HEADER = "=8sIIQiIQQ6I4I"  # layout of struct heap_header, up to is_ended
 
 
 class Ebb:
@@ -39,7 +39,7 @@ class Ebb:
             connection, _ = self._heap.accept()
             with connection:
                 hello, (fd,), _, _ = socket.recv_fds(connection, 64, 1)
-            pid = struct.unpack_from("=i", hello, 12)[0]  # a worker sends a table of its own
+            pid = struct.unpack_from("=i", hello, 12)[0]  # workers send tables of their own
             if pid in self.tables:
                 os.close(self.tables[pid])
             self.tables[pid] = fd
@@ -72,9 +72,9 @@ class Ebb:
         return values[-3], values[-2]
 
 
-# ---- what a detach must restore ----
+# ---- state that a detach must restore ----
 
-# types of relocations of slots
+# relocation types of GOT slots
 _GOT = {"x86_64": (1, 6, 7), "aarch64": (257, 1025, 1026)}[os.uname().machine]
 _DYNAMIC, _RELA, _RELASZ, _JMPREL, _PLTRELSZ = 2, 7, 8, 23, 2
 
@@ -91,7 +91,7 @@ class _Memory:
 
 
 def _mappings():
-    """Returns (start, end, permissions, offset, path) of the mappings of files."""
+    """Returns (start, end, permissions, offset, path) of each mapping of a file."""
     with open("/proc/self/maps") as maps:
         lines = [line.split(None, 5) for line in maps]
     found = []
@@ -104,7 +104,7 @@ def _mappings():
 
 
 def _module_slots(memory, base):
-    """Yields the addresses and types of the slots of the ELF file mapped at BASE."""
+    """Yields address and relocation type of the GOT slots of the ELF file mapped at BASE."""
     head = memory.read(base, 64)
     if head[:5] != b"\x7fELF\x02":
         return
@@ -126,8 +126,8 @@ def _module_slots(memory, base):
 
 
 def slots():
-    """Returns the value of each GOT slot of each loaded object. Omits slots of functions that were
-    never called: the dynamic linker binds them at the first call."""
+    """Returns the value of each GOT slot of each loaded object. Omits slots of functions that have
+    not been called yet, because the dynamic linker binds them at the first call."""
     memory, found, mappings = _Memory(), {}, _mappings()
     ends = {}
     for start, end, _, _, path in mappings:
@@ -150,7 +150,7 @@ def protections():
 
 
 def python_allocators():
-    """Returns the functions of Python's three allocators."""
+    """Returns the functions of Python's three memory allocators."""
     import ctypes
 
     found = []
@@ -161,14 +161,13 @@ def python_allocators():
     return found
 
 
-# variables of modules that change while the job runs: workers that were started, and the namespace
-# of a module
+# variables of modules that change while the job runs: started workers, and the namespace of a
+# module
 _OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
 
 
 def _is(value, *kinds):
-    """Like isinstance, but does not read __class__: reading it causes warnings in deprecated
-    objects."""
+    """Like isinstance, but does not read __class__, which causes warnings in deprecated objects."""
     return issubclass(type(value), kinds)
 
 
@@ -177,8 +176,8 @@ def _is_hookable(value):
 
 
 def objects():
-    """Returns all functions, methods and classes of modules, of their lists and dicts, and of
-    classes. The keys are names such as "module.list[3]"."""
+    """Returns all functions, methods and classes in modules, in lists and dicts of modules, and in
+    classes, by name such as "module.list[3]"."""
     found, classes = {}, {}
     for name, module in list(sys.modules.items()):
         if module is None or name.partition(".")[0] in ("ebb", "attached", "__main__"):
@@ -201,7 +200,8 @@ def objects():
 
 
 def state():
-    """Returns the state that a detach restores, possibly only after it has reported its end."""
+    """Returns the state that a detach restores, possibly a short time after it has reported its
+    end."""
     found = {"finders": list(sys.meta_path), "environment": dict(os.environ)}
     found["threads"] = sorted(t.name for t in threading.enumerate() if "ebb" in t.name)
     with open("/proc/self/maps") as maps:
@@ -210,22 +210,23 @@ def state():
     for fd in os.listdir("/proc/self/fd"):
         try:
             fds[fd] = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:  # the descriptor that was used to list the folder
+        except OSError:  # the descriptor used to list the folder
             continue
     found["sockets"] = sum(link.startswith(("socket:", "anon_inode:")) for link in fds.values())
     return found
 
 
 class Hooked:
-    """The GOT slots, protections, allocators and Python objects of this process, which ebb may
-    change."""
+    """The GOT slots, memory protections, allocators and Python objects of this process, which ebb
+    may change."""
 
     def __init__(self):
         self.slots, self.protections = slots(), protections()
         self.allocators, self.objects = python_allocators(), objects()
 
     def changes(self, before):
-        """Returns the names of the differences from BEFORE, except objects that were loaded later.
+        """Returns the names of the differences between BEFORE and now, except objects that were
+        loaded later.
         """
         found = [f"{path}+{address:x}" for (path, address), value in before.slots.items()
                  if self.slots.get((path, address)) != value]
@@ -239,7 +240,7 @@ class Hooked:
 
 def state_after(before):
     """Waits until the state equals BEFORE, and returns the state. The detaching thread reports its
-    end a little early."""
+    end slightly too early."""
     until = time.monotonic() + PATIENCE_S
     while state() != before and time.monotonic() < until:
         time.sleep(0.01)

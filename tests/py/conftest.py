@@ -1,7 +1,7 @@
-"""Fixtures of the tests of the Python package: the package itself, and jobs that run under ebb.
+"""Fixtures for the tests of the Python package: the package itself, and jobs that run under ebb.
 
-Jobs run with the Python that runs the tests. EBB_NO_VENV is the reason why torch and similar
-packages could not be installed for these tests.
+Jobs use the Python that runs the tests. EBB_NO_VENV contains the reason if torch and similar
+packages could not be installed for the tests.
 """
 
 import os
@@ -28,7 +28,7 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """If a whole suite skips itself, pytest finds no tests and exits with an error."""
+    """pytest exits with an error if it finds no tests, as when a whole suite skips itself."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and SKIPPED_WHOLE in session.config.stash:
         session.exitstatus = pytest.ExitCode.OK
 

@@ -38,8 +38,8 @@ def steps(count):
 
 
 def figures():
-    """Sends a mark and a step, at which the allocator figures are read; returns everything sent
-    to ebb."""
+    """Sends a mark and a step, at the end of which allocator metrics are read. Returns everything
+    sent to ebb."""
     sent, deliver = [], _wire.Wire._deliver
 
     def deliver_and_keep(wire, text, patience_s):
@@ -57,14 +57,14 @@ def say(text):
 
 
 class Odd(Exception):
-    """This exception cannot be unpickled, because __init__ does not take its arguments."""
+    """Cannot be unpickled, because __init__ does not accept its own arguments."""
 
     def __init__(self, a, b):
         super().__init__(f"{a} and {b}")
 
 
 class WithLock(Exception):
-    """An object that cannot be pickled."""
+    """Cannot be pickled."""
 
     def __init__(self):
         super().__init__("locked")
@@ -102,8 +102,8 @@ def leave(status):
 
 
 def grow(most):
-    """Allocates nearly 400 MiB, which is the limit, and then grows slowly, so that ebb stops the
-    process before the kernel kills it. Raises SystemExit if it was not stopped."""
+    """Allocates nearly the limit of 400 MiB, and then grows slowly, so that ebb stops the process
+    before the kernel kills it. Raises SystemExit if the process was not stopped."""
     kept = [b"x" * (256 << 20)]
     for _ in range(most >> 20):
         kept.append(b"x" * (1 << 20))
@@ -115,7 +115,7 @@ def grow_unless_resumed(most):
     if os.environ.get("EBB_RESUME") == "1":
         return os.environ["EBB_SEGMENT"]
     for n in range(1, 4):
-        ebb.step(n)  # Steps count as progress; a job without progress would not be restarted.
+        ebb.step(n)  # The steps are progress; a job without progress would not be restarted.
     grow(most)
 
 
@@ -136,7 +136,7 @@ def blob(size):
 
 
 def fill_and_burst(count):
-    """Sends more marks than any queue holds to a caller that does not read."""
+    """Sends more marks than any queue holds, while the caller does not read."""
     for n in range(1, count + 1):
         ebb.step(n)
     return time.monotonic()

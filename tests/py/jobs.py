@@ -1,4 +1,4 @@
-"""Runs jobs under ebb, and reads their recordings. EBB_BINARY names the program."""
+"""Runs jobs under ebb, and reads their recordings. EBB_BINARY is the path of the program."""
 
 import contextlib
 import functools
@@ -17,15 +17,15 @@ from commands import ROOT, binary  # noqa: E402
 
 PACKAGE = ROOT / "python"
 SHIM = PACKAGE / "ebb" / "_shim"
-# Jobs may take longer than other commands, because importing torch is slow on a busy machine.
+# Jobs have more time than other commands, because importing torch is slow on a busy machine.
 PATIENCE_S = 300
 
 wait_for = functools.partial(commands.wait_for, limit_s=PATIENCE_S)
 
 
 def environment(changes=None):
-    """Returns the environment without variables that would affect the tests. A change to None
-    removes a variable."""
+    """Returns the environment without variables that would affect the tests, and with CHANGES
+    applied. A change to None removes a variable."""
     dropped = ("EBB_", "PYTHONPATH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     env.update({"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"})
@@ -38,7 +38,7 @@ def environment(changes=None):
 
 @contextlib.contextmanager
 def listening(monkeypatch):
-    """Replaces ebb in tests: has a socket that receives the marks of this process."""
+    """Stands in for ebb: its socket receives the marks of this process."""
     from ebb import _wire
 
     with tempfile.TemporaryDirectory(dir="/tmp") as short, \
@@ -65,14 +65,14 @@ class Run:
         return [json.loads(line) for line in text.splitlines()]
 
     def marks(self, *kinds, **values):
-        """Returns the marks of these kinds (default: all) that have these values."""
+        """Returns the marks of the given kinds (default: all) that have the given values."""
         found = [r for r in self.records() if r.get("type") == "mark"]
         return [m for m in found if (not kinds or m["kind"] in kinds)
                 and all(m.get(key) == value for key, value in values.items())]
 
 
 def run_under_ebb(folder, name, *arguments, options=(), env=None, **more):
-    """Runs a command in FOLDER under ebb until it exits. Its run folder is NAME in FOLDER."""
+    """Runs a command in FOLDER under ebb until it exits. The run folder is FOLDER/NAME."""
     command = [binary(), "run", "-q", "-d", folder / name, *options, "--", *arguments]
     more = {"cwd": folder, "timeout": PATIENCE_S, **more}
     result = subprocess.run([str(part) for part in command], env=environment(env), text=True,

@@ -1,4 +1,5 @@
-"""Tests `ebb attach` on a torch training: steps, the leaking line, and an unchanged result."""
+"""Tests `ebb attach` on torch training: it records steps and the leaking line, and does not change
+the result."""
 
 import json
 import pathlib
@@ -13,8 +14,8 @@ pytest.importorskip("torch")
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not built")
 
-# This job trains with workers until its input is closed, or for as many steps as its argument says,
-# and prints the number of steps and the sum of the weights.
+# This job trains with workers until its input is closed, or for the number of steps given as
+# argument, and prints the number of steps and the sum of the weights.
 TRAINING = """import select, sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
 kept = []
@@ -54,7 +55,7 @@ def train(folder, *arguments):
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_attached_training_has_steps_and_unchanged_weights(tmp_path):
+def test_attach_records_steps_and_keeps_the_weights_of_training(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     job = train(tmp_path)
     assert job.stdout.readline() == "ready\n"

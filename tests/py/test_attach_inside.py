@@ -1,4 +1,4 @@
-"""Tests ebb._attach in training loops that have already reached step 50."""
+"""Tests ebb._attach in training loops that are already running."""
 
 import importlib.util
 import pathlib
@@ -98,7 +98,7 @@ TORCH = """
 
 
 @needs_torch
-def test_torch_loop_with_workers_and_threads_sends_its_steps(tmp_path):
+def test_attached_torch_loop_with_workers_and_threads_sends_steps(tmp_path):
     run(tmp_path, TORCH + """
     threading.Thread(target=work, daemon=True).start()
     first = train(at_step)
@@ -216,8 +216,8 @@ def test_attach_adds_callback_to_running_lightning_trainer(tmp_path):
     run(tmp_path, LIGHTNING)
 
 
-# A training that begins while ebb is attached, and ends after it has detached. In the middle,
-# another trainer is created that trains afterwards.
+# Training that begins while ebb is attached and ends after the detach. In between, another trainer
+# is created, which trains afterwards.
 BETWEEN = """
     def at_step(n):
         if n == 2:
@@ -241,7 +241,7 @@ BETWEEN = """
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None,
                     reason="transformers is not installed")
-def test_detach_removes_callbacks_of_hf_trainers_created_while_attached(tmp_path):
+def test_detach_also_removes_callbacks_of_new_hf_trainers(tmp_path):
     run(tmp_path, HF[:HF.index("    trainer = Trainer(")] + """
     def make():
         return Trainer(Model(), arguments, train_dataset=Data(), callbacks=[At()])
@@ -256,7 +256,7 @@ def test_detach_removes_callbacks_of_hf_trainers_created_while_attached(tmp_path
 
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None,
                     reason="lightning is not installed")
-def test_detach_removes_callbacks_of_lightning_trainers_created_while_attached(tmp_path):
+def test_detach_also_removes_callbacks_of_new_lightning_trainers(tmp_path):
     run(tmp_path, LIGHTNING[:LIGHTNING.index("    trainer = L.Trainer(")] + """
     def make():
         return L.Trainer(accelerator="cpu", max_steps=6, logger=False, enable_checkpointing=False,
@@ -297,7 +297,7 @@ def test_detach_restores_every_framework(tmp_path):
     """)
 
 
-def test_module_whose_import_ends_after_detach_is_not_hooked(tmp_path):
+def test_module_whose_import_ends_after_the_detach_is_not_hooked(tmp_path):
     pytest.importorskip("tqdm", reason="tqdm is not installed")
     run(tmp_path, """
     import importlib.util
@@ -330,7 +330,7 @@ def test_module_imported_while_attached_is_hooked(tmp_path):
     """)
 
 
-def test_second_ebb_is_refused_while_the_first_is_attached(tmp_path):
+def test_second_ebb_is_refused_while_another_one_is_attached(tmp_path):
     run(tmp_path, """
     other = Ebb(ebb.library)
     ebb.start()
@@ -346,7 +346,7 @@ def test_second_ebb_is_refused_while_the_first_is_attached(tmp_path):
     """)
 
 
-def test_hooks_work_if_profiler_library_is_missing(tmp_path):
+def test_attach_installs_hooks_even_if_profiler_library_is_missing(tmp_path):
     run(tmp_path, """
     ebb.library = "/nowhere/libebb-heap.so"
     ebb.start()
@@ -395,7 +395,7 @@ sys.stdin.readline()
 """
 
 
-def test_process_that_opted_in_is_reached_through_its_socket(tmp_path, monkeypatch):
+def test_process_with_ebb_attach_variable_is_reached_by_socket(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parent))
     from attached import Ebb
 
@@ -430,7 +430,7 @@ def test_process_that_opted_in_is_reached_through_its_socket(tmp_path, monkeypat
         assert job.returncode == 0 and list(folder.iterdir()) == []
 
 
-def test_socket_folder_open_to_other_users_is_not_used(tmp_path):
+def test_socket_folder_accessible_to_other_users_is_not_used(tmp_path):
     (tmp_path / "ebb").mkdir(mode=0o777)
     (tmp_path / "ebb").chmod(0o777)
     code = f"import sys; sys.path.insert(0, {str(PACKAGE)!r}); import ebb"

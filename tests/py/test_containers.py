@@ -1,4 +1,5 @@
-"""Tests containers that gain entries while memory grows: marks of kind kept, and figures."""
+"""Tests the detection of containers that gain entries while memory grows: marks of kind kept, and
+metrics."""
 
 import asyncio
 import gc
@@ -18,8 +19,9 @@ from ebb import _containers, _memory, _referrers, _tap, _weight, _wire
 from jobs import PATIENCE_S, binary, listening
 
 MIB = 1 << 20
-SEEN = []  # A variable of this module, to which tests add entries.
-# Memory in MiB after each step; every step from the second on triggers a scan.
+SEEN = []  # a module variable, to which tests add entries
+# resident memory in MiB after each step; its growth triggers a scan at every step from the second
+# on
 RESIDENT = [0, 100, 124, 148, 196, 292]
 
 
@@ -40,7 +42,7 @@ class Clip:
 
 
 class Sent(list):
-    """Collects marks and, separately, the figures of each scan as {name: value}."""
+    """Collects marks and, separately, the metrics of each scan as {name: value}."""
 
     def __init__(self):
         self.figures = []
@@ -48,7 +50,7 @@ class Sent(list):
 
 @pytest.fixture
 def sent(monkeypatch):
-    """Returns the marks that were sent."""
+    """Returns the list to which sent marks are appended."""
     found = Sent()
 
     class Wire:
@@ -77,14 +79,14 @@ def sent(monkeypatch):
 
 @pytest.fixture
 def resident(monkeypatch):
-    """Sets the resident memory that the package reads."""
+    """Returns a function that sets the resident memory that the package reads."""
     def put(mib):
         monkeypatch.setattr(_containers._memory, "rss_bytes", lambda: mib * MIB)
     return put
 
 
 def grow(resident, add, steps=4):
-    """Runs steps that each call ADD while memory grows."""
+    """Calls ADD once per step while memory grows."""
     for step in range(1, steps + 1):
         add(step)
         resident(RESIDENT[step])
@@ -110,7 +112,7 @@ def test_growing_container_is_reported_with_its_owner_and_growth(sent, resident)
 
 
 def test_growing_list_is_named_by_its_variable(sent, resident):
-    held, plain = deque(), {}  # gc does not track the second container, which has only bytes.
+    held, plain = deque(), {}  # gc does not track the second container, which contains only bytes.
 
     def add(step):
         SEEN.extend(bytearray(2 * MIB) for _ in range(4))
@@ -137,7 +139,7 @@ def test_growing_class_attribute_is_named_by_its_class(sent, resident):
     assert {mark["name"] for mark in named(sent)} == {f"{__name__}.Store.shared"}
 
 
-def test_container_with_a_small_part_of_the_growth_is_not_reported(sent, resident):
+def test_container_with_a_small_share_of_the_growth_is_not_reported(sent, resident):
     grow(resident, lambda step: SEEN.extend(bytearray(MIB) for _ in range(2)))
     SEEN.clear()
     assert named(sent) == [] and len(sent) == 2
@@ -155,7 +157,7 @@ def test_lru_cache_is_named_by_its_function(sent, resident):
     assert f"lru_cache of {__name__}.Clip.loudness" in {mark["name"] for mark in named(sent)}
 
 
-def test_container_that_stopped_growing_is_dropped_at_the_next_scan(sent, resident):
+def test_container_that_stops_growing_is_dropped_at_the_next_scan(sent, resident):
     store = Store()
     grow(resident, lambda step: step < 4 and store.cache.update(
         {(step, i): bytearray(MIB) for i in range(4)}))
@@ -163,7 +165,7 @@ def test_container_that_stopped_growing_is_dropped_at_the_next_scan(sent, reside
     assert sent[-1] == {"kind": "kept", "step": 4, "since": 3}
 
 
-def test_container_marks_do_not_reach_progress_listeners(monkeypatch):
+def test_kept_marks_do_not_reach_progress_listeners(monkeypatch):
     heard = []
     with listening(monkeypatch), _tap.tap_thread(lambda text, must_arrive: heard.append(text)):
         _wire.wire().mark("kept", True, step=1, since=None)
@@ -197,14 +199,14 @@ def test_growing_containers_are_sent_with_sizes(sent, resident):
     try:
         for step in range(1, 9):
             add(step)
-            resident(100 + step)  # 1 % in total
+            resident(100 + step)  # 1 % of growth in total
             _containers.at_step(step)
     finally:
         SEEN.clear()
         Store.shared.clear()
         Clip.loudness.cache_clear()
     assert named(sent) == []  # Memory grows too little for containers to be reported in marks.
-    # a name of a figure is cut after 62 characters
+    # names of metrics are cut after 62 characters
     test = "test_growing_containers_are_sent_with_sizes"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
@@ -240,8 +242,8 @@ def test_containers_of_a_job_without_steps_are_scanned_by_a_thread(sent, residen
 
 
 def test_container_scan_thread_never_calls_gc_get_objects(sent, resident, monkeypatch):
-    """A list of all objects would refer to tuples that the job is still creating. The job's call of
-    tuple() would then fail."""
+    """A list of all objects would refer to tuples that the job is still creating, and make the
+    job's call of tuple() fail."""
     def fail():
         raise AssertionError("gc.get_objects by the thread")
 
@@ -297,7 +299,8 @@ def test_job_is_not_scanned_for_containers_right_after_its_start(sent, resident,
     monkeypatch.setattr(_containers, "_SHARE", 0)
     monkeypatch.setattr(_containers, "_YOUNG_SHARE", 0.05)
     monkeypatch.setattr(_containers.time, "monotonic", lambda: 1000 + ran_s)
-    monkeypatch.setattr(_containers.sys, "getallocatedblocks", lambda: 1_000_000)  # 0.1 s
+    # 0.1 s, the estimated duration of a full scan
+    monkeypatch.setattr(_containers.sys, "getallocatedblocks", lambda: 1_000_000)
     resident(100)
     _containers.at_step(1)
     for step, ran_s in enumerate((1.0, 1.9, 2.1), 2):
@@ -316,7 +319,8 @@ def test_failed_container_scan_is_not_repeated(sent, resident, monkeypatch):
 
 
 @pytest.mark.parametrize("reason", ["EBB_KEEPERS", "objects"])
-def test_container_scan_is_skipped_if_disabled_or_heap_is_huge(sent, resident, monkeypatch, reason):
+def test_container_scan_is_skipped_if_disabled_or_the_heap_is_huge(
+        sent, resident, monkeypatch, reason):
     if reason == "objects":
         monkeypatch.setattr(_containers, "_OBJECTS_MAX", 1)
     else:
@@ -326,7 +330,7 @@ def test_container_scan_is_skipped_if_disabled_or_heap_is_huge(sent, resident, m
     assert sent == []
 
 
-def test_container_scan_calls_no_job_code_and_keeps_no_object_alive(sent, resident):
+def test_container_scan_runs_no_job_code_and_keeps_no_object_alive(sent, resident):
     class Meta(type):
         def __hash__(cls):
             raise AssertionError("hashed")
@@ -343,8 +347,7 @@ def test_container_scan_calls_no_job_code_and_keeps_no_object_alive(sent, reside
 
 
 def graph_job():
-    """Returns a model and a function. The function computes a loss whose graph saves about 8
-    MiB."""
+    """Returns a model and a function that computes a loss whose graph saves about 8 MiB."""
     torch = pytest.importorskip("torch")
     layers = torch.nn.Linear(64, 1024), torch.nn.Tanh(), torch.nn.Linear(1024, 1)
     model = torch.nn.Sequential(*layers)
@@ -352,7 +355,7 @@ def graph_job():
 
 
 @pytest.mark.parametrize("key", [None, "loss"])
-def test_variable_that_sums_losses_is_reported_with_its_graph(sent, resident, key):
+def test_sum_of_losses_is_reported_with_its_autograd_graph(sent, resident, key):
     _, loss_of = graph_job()
     total, sums = 0, {"loss": 0}
 
@@ -372,7 +375,7 @@ def test_variable_that_sums_losses_is_reported_with_its_graph(sent, resident, ke
     assert 7 * MIB <= last["bytes"] <= 9 * MIB
 
 
-def test_variable_that_sums_losses_is_named_if_it_is_created_late(sent, resident, monkeypatch):
+def test_sum_of_losses_is_reported_if_its_variable_is_created_late(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total, now = None, 0
 
@@ -386,7 +389,7 @@ def test_variable_that_sums_losses_is_named_if_it_is_created_late(sent, resident
     assert named(sent)[-1]["name"].startswith("total (a variable of ")
 
 
-def test_sum_of_losses_is_named_even_without_time_for_a_scan(sent, resident, monkeypatch):
+def test_sum_of_losses_is_reported_even_without_time_for_a_scan(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total = 0
 
@@ -405,7 +408,7 @@ def test_sum_of_losses_is_named_even_without_time_for_a_scan(sent, resident, mon
     assert "name" not in sent[-1]  # a mark without a name withdraws the report
 
 
-def test_list_of_losses_is_reported_with_the_graphs_of_the_losses(sent, resident):
+def test_list_of_losses_is_reported_with_their_autograd_graphs(sent, resident):
     _, loss_of = graph_job()
     losses = []
     grow(resident, lambda step: losses.extend(loss_of() for _ in range(4)))
@@ -415,7 +418,7 @@ def test_list_of_losses_is_reported_with_the_graphs_of_the_losses(sent, resident
     assert 28 * MIB <= last["bytes"] <= 36 * MIB
 
 
-def test_loss_whose_graph_was_freed_is_reported_without_a_graph(sent, resident):
+def test_list_of_losses_is_not_reported_with_freed_autograd_graphs(sent, resident):
     model, loss_of = graph_job()
     losses, outputs = [], []
 
@@ -439,14 +442,14 @@ def test_loss_whose_graph_was_freed_is_reported_without_a_graph(sent, resident):
     (queue.PriorityQueue, queue.Queue.put, None),
     (lambda: asyncio.Queue(70), asyncio.Queue.put_nowait, 70),
 ])
-def test_maximum_number_of_entries_is_sent_with_the_figures(sent, resident, make, add, limit):
+def test_container_metrics_include_the_maximum_number_of_entries(sent, resident, make, add, limit):
     held = make()
     grow(resident, lambda step: [add(held, bytes(i) * MIB) for i in range(2)])
     found = {key.partition(":")[0]: value for key, value in sent.figures[-1].items()}
     assert found["container"] == 8 and found.get("container_limit") == limit
 
 
-def test_container_in_a_library_object_is_named_by_the_program(sent, resident):
+def test_container_inside_a_library_object_gets_the_programs_name(sent, resident):
     store = Store()
     store.cache = queue.Queue()
     grow(resident, lambda step: [store.cache.put(bytearray(MIB)) for _ in range(2)])
@@ -469,7 +472,7 @@ def longer_array(array):
     longer_tensor, longer_array, lambda text: (text or "") + "x" * MIB,
     lambda data: (data or bytearray()) + bytearray(MIB),
 ])
-def test_array_or_text_that_becomes_longer_is_sent_as_a_container(sent, resident, longer):
+def test_array_or_text_replaced_by_a_longer_one_is_sent_as_container(sent, resident, longer):
     store = Store()
     store.cache = None
 
@@ -482,7 +485,8 @@ def test_array_or_text_that_becomes_longer_is_sent_as_a_container(sent, resident
 
 
 def new_pages():
-    """Returns memory that no page backs yet; malloc may return memory that was used before."""
+    """Returns memory that the kernel has not backed with pages yet. malloc could return memory that
+    was used before."""
     return mmap.mmap(-1, 64 * MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
@@ -496,7 +500,7 @@ def large_tensor():
 
 
 @pytest.mark.parametrize("make", [large_array, large_tensor])
-def test_large_array_is_reported_with_its_size_as_maximum(
+def test_array_written_part_by_part_has_its_size_as_maximum(
         sent, resident, make):
     store = Store()
     store.cache = make()
@@ -509,7 +513,7 @@ def test_large_array_is_reported_with_its_size_as_maximum(
     assert sent.figures[-1][f"container_limit:{name}"] == 64 * MIB
     written = sent.figures[-1][f"container_bytes:{name}"]
     assert 31 * MIB < written < 34 * MIB
-    store.cache = make()[:48 * MIB].repeat(2)  # another array, which is longer
+    store.cache = make()[:48 * MIB].repeat(2)  # replaces the array by a longer one
     _containers.at_step(5)
     assert sent.figures[-1][f"container_limit:{name}"] == 0
 
@@ -536,7 +540,7 @@ def test_array_replaced_by_a_longer_one_has_no_maximum(sent, resident):
     assert limits[0] == 64 * MIB and set(limits[1:]) == {0}, limits
 
 
-def test_arrays_of_one_name_have_the_sum_of_their_sizes_as_maximum(sent, resident):
+def test_arrays_with_one_name_have_the_sum_of_their_sizes_as_maximum(sent, resident):
     stores = first, second = Store(), Store()
     for store in stores:
         store.cache = large_array()
@@ -550,15 +554,15 @@ def test_arrays_of_one_name_have_the_sum_of_their_sizes_as_maximum(sent, residen
     assert sent.figures and first is not second
 
 
-def test_all_pages_of_a_mapped_file_count_as_written(tmp_path):
+def test_mapped_file_is_treated_as_completely_written(tmp_path):
     numpy = pytest.importorskip("numpy")
     (tmp_path / "data").write_bytes(bytes(4 * MIB))
     data = numpy.asarray(numpy.memmap(tmp_path / "data", "u1", "r"))
-    assert data[:MIB].sum() == 0  # reads a part of the file into memory
+    assert data[:MIB].sum() == 0  # makes part of the file resident
     assert _memory.written_bytes(_weight.address_of(data), data.nbytes) == data.nbytes
 
 
-def test_limited_cache_of_dictionaries_has_its_own_maximum(sent, resident):
+def test_limited_lru_cache_of_dictionaries_is_sent_with_its_maximum(sent, resident):
     @lru_cache(80)
     def record(number):
         return {"pixels": bytearray(MIB)}
@@ -570,7 +574,7 @@ def test_limited_cache_of_dictionaries_has_its_own_maximum(sent, resident):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
-def test_sparse_tensor_does_not_stop_container_scans(sent, resident):
+def test_sparse_tensor_does_not_break_container_scans(sent, resident):
     torch = pytest.importorskip("torch")
     store = Store()
     store.matrix = torch.sparse_coo_tensor(torch.zeros(1, 2 * MIB, dtype=torch.long),
@@ -579,7 +583,7 @@ def test_sparse_tensor_does_not_stop_container_scans(sent, resident):
     assert f"container:{__name__}.Store.cache" in sent.figures[-1]
 
 
-def test_container_that_was_freed_is_sent_without_a_maximum(sent, resident):
+def test_freed_container_is_sent_with_zero_entries_and_no_maximum(sent, resident):
     store = Store()
     store.cache = deque(maxlen=50)
     grow(resident, lambda step: store.cache.extend(bytearray(MIB) for _ in range(2)), 3)
@@ -591,7 +595,7 @@ def test_container_that_was_freed_is_sent_without_a_maximum(sent, resident):
                                 f"container_limit:{__name__}.Store.cache": 0}
 
 
-def test_size_of_the_results_in_a_limited_lru_cache_is_sent(sent, resident):
+def test_limited_lru_cache_is_sent_with_the_size_of_its_results(sent, resident):
     @lru_cache(80)
     def pixels(number):
         return bytearray(2 * MIB)
@@ -619,7 +623,7 @@ def test_container_that_loses_entries_again_is_not_named(sent, resident):
     assert [mark["name"].split(" ")[0] for mark in named(sent) if mark["step"] == 5] == ["rows"]
 
 
-def test_maximum_number_of_entries_is_sent_with_kept_marks(sent, resident):
+def test_kept_marks_include_the_maximum_number_of_entries(sent, resident):
     held = deque(maxlen=500)
     grow(resident, lambda step: held.extend(bytearray(MIB) for _ in range(20)))
     assert {mark["limit"] for mark in named(sent)} == {500}
@@ -637,7 +641,7 @@ def test_size_of_an_entry_excludes_the_container_it_refers_to():
     assert MIB <= _weight.of_one(entries[-4:], entries, set())[0] < 2 * MIB
 
 
-def test_owner_search_that_runs_out_of_time_names_no_owner():
+def test_owner_search_that_runs_out_of_time_returns_no_name():
     assert _referrers.owner(SEEN, [], time.monotonic() - 1) is None
 
 
@@ -658,7 +662,7 @@ for step in range(1, 61):
 """
 
 
-def test_heap_and_diagnose_name_the_growing_container(run_job):
+def test_heap_and_diagnose_commands_name_the_growing_container(run_job):
     run = run_job(sys.executable, "-c", JOB)
     assert run.status == 0, run.stderr
     name = "Store.cache"
@@ -682,5 +686,5 @@ def test_heap_and_diagnose_name_the_growing_container(run_job):
     ("json.decoder.Scanner.memo['x']", True),
     ("seen (a variable of f() in /v/lib/site-packages/torch/a.py:3)", True),
 ])
-def test_names_of_library_containers_are_recognized(name, is_library):
+def test_names_in_library_modules_are_recognized(name, is_library):
     assert _referrers.is_library_name(name) is is_library

@@ -1,4 +1,4 @@
-"""Tests ebb.data: images read on demand, and collate functions that keep nothing."""
+"""Tests ebb.data: images that are decoded on demand, and collate functions that keep nothing."""
 
 import collections
 import dataclasses
@@ -26,7 +26,7 @@ from ebb.data import BadImage, LazyImages, _is_decoded, keep_nothing  # noqa: E4
 MIB = 1 << 20
 TIMEOUT_S = 300
 SIDE = 64
-EACH = SIDE * SIDE * 4  # An RGB pixel takes four bytes.
+EACH = SIDE * SIDE * 4  # PIL stores an RGB pixel in four bytes
 
 
 def colour(n):
@@ -50,8 +50,8 @@ ALL = [colour(n) for n in range(10)]
 
 
 def open_files():
-    """Returns the number of open files, excluding those that only wait for the garbage
-    collector."""
+    """Returns the number of open files, after closing those that are only awaiting garbage
+    collection."""
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
@@ -75,14 +75,14 @@ def test_image_list_supports_indexing_slicing_and_iteration(paths):
         images["1"]
 
 
-def test_image_list_takes_bytes_as_well_as_paths(paths):
+def test_image_list_accepts_bytes_as_well_as_paths(paths):
     contents = [path.read_bytes() for path in paths]
     images = LazyImages(
         [contents[0], bytearray(contents[1]), memoryview(contents[2]), str(paths[3])])
     assert colours(images) == ALL[:4]
 
 
-def test_image_list_converts_to_the_given_mode(paths):
+def test_image_list_converts_images_to_the_given_mode(paths):
     assert {image.mode for image in LazyImages(paths, mode="L")} == {"L"}
 
 
@@ -96,7 +96,7 @@ def test_image_cache_stays_within_its_budget(paths, fits):
     assert images.kept_bytes == fits * EACH
 
 
-def test_image_cache_evicts_least_recently_used(paths, monkeypatch):
+def test_image_cache_evicts_the_least_recently_used_image(paths, monkeypatch):
     images = LazyImages(paths, budget=2 * EACH)
     decoded = []
     decode = images._store.decode
@@ -129,7 +129,7 @@ def test_image_list_leaves_no_file_open(paths):
     assert held[0].format == "PNG"
 
 
-def test_image_cache_counts_bytes_of_each_mode(tmp_path):
+def test_image_cache_accounts_for_the_bytes_of_each_image_mode(tmp_path):
     sizes = {"1": 1, "L": 1, "P": 1, "I;16": 2, "RGB": 4, "RGBA": 4, "LA": 4}
     for mode, pixel in sizes.items():
         path = tmp_path / f"{mode.replace(';', '')}.png"
@@ -153,7 +153,7 @@ def test_image_list_error_names_the_unreadable_image(paths, tmp_path):
     assert images[0].getpixel((0, 0)) == ALL[0]
 
 
-def test_image_list_refuses_invalid_source_at_once(paths):
+def test_image_list_refuses_an_invalid_source_when_created(paths):
     with pytest.raises(TypeError, match="image 1 is a int, neither a path nor bytes"):
         LazyImages([paths[0], 5])
     with pytest.raises(TypeError, match="a list of images, not a single image"):
@@ -199,9 +199,9 @@ def test_data_loader_worker_starts_with_an_empty_image_cache(paths, method):
     assert images.kept_bytes == 4 * EACH
 
 
-def test_fork_while_thread_reads_image_does_not_hang(paths):
+def test_fork_while_a_thread_reads_an_image_does_not_hang(paths):
     images = LazyImages(paths)
-    with images._store.lock:  # From here on another thread seems to hold the lock.
+    with images._store.lock:  # From here on, the lock appears to be held by another thread.
         pid = os.fork()
         if pid == 0:
             os._exit(0 if images[0].getpixel((0, 0)) == ALL[0] else 1)
@@ -248,7 +248,7 @@ def _as_is(examples):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_data_loader_workers_read_an_image_list(paths, method):
+def test_image_list_can_be_read_by_data_loader_workers(paths, method):
     data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
     images = LazyImages(paths, budget=2 * EACH)
     colours(images)
@@ -266,7 +266,7 @@ def opened(paths):
     return [Image.open(path) for path in paths]
 
 
-def test_wrapped_collator_leaves_the_dataset_images_undecoded(paths):
+def test_wrapped_collator_leaves_images_of_the_dataset_undecoded(paths):
     images = opened(paths)
     collate = keep_nothing(lambda examples: [e["image"].getpixel((0, 0)) for e in examples])
     assert collate([{"image": image} for image in images]) == ALL
@@ -275,9 +275,9 @@ def test_wrapped_collator_leaves_the_dataset_images_undecoded(paths):
     assert all(map(_is_decoded, images))
 
 
-def test_collator_that_is_not_wrapped_leaves_dataset_images_decoded(paths):
-    """The wrapper exists because PIL keeps decoded pixels in the image. If PIL stops doing so, the
-    wrapper is no longer needed."""
+def test_unwrapped_collator_leaves_images_of_the_dataset_decoded(paths):
+    """Shows why the wrapper exists: PIL keeps decoded pixels in the image. If PIL stops doing so,
+    the wrapper is no longer needed."""
     images = opened(paths)
     colours(images)
     assert all(map(_is_decoded, images))
@@ -290,14 +290,14 @@ def test_image_from_bytes_is_reopened_from_its_bytes(paths):
     assert image.getpixel((0, 0)) == ALL[4]
 
 
-def test_image_whose_file_was_removed_is_read_by_its_descriptor(paths):
+def test_image_whose_file_was_removed_is_read_through_its_descriptor(paths):
     image = Image.open(paths[4])
     paths[4].unlink()
     assert keep_nothing(colours)([image]) == [ALL[4]]
     assert not _is_decoded(image) and image.getpixel((0, 0)) == ALL[4]
 
 
-def test_copied_image_has_the_frame_and_draft_mode_of_the_original(tmp_path):
+def test_copied_image_keeps_the_frame_and_draft_mode_of_the_original(tmp_path):
     frames = [Image.new("L", (8, 8), n * 50) for n in range(3)]
     frames[0].save(tmp_path / "frames.tiff", save_all=True, append_images=frames[1:])
     Image.new("RGB", (256, 256), (9, 9, 9)).save(tmp_path / "large.jpg")
@@ -310,7 +310,7 @@ def test_copied_image_has_the_frame_and_draft_mode_of_the_original(tmp_path):
     assert got[1] == (draft.getpixel((0, 0)), "L", (64, 64))
 
 
-def test_images_in_a_batch_from_a_wrapped_collator_stay_readable(paths):
+def test_images_in_the_batch_of_a_wrapped_collator_stay_readable(paths):
     class Batch(collections.UserDict):
         pass
 
@@ -321,7 +321,7 @@ def test_images_in_a_batch_from_a_wrapped_collator_stay_readable(paths):
     assert colours(batch["nested"]["one"]) == ALL[2:3]
 
 
-def test_images_kept_by_a_collator_after_its_call_are_closed(paths):
+def test_images_that_a_wrapped_collator_keeps_are_closed(paths):
     kept = []
 
     def collate(examples):
@@ -340,7 +340,7 @@ def test_images_kept_by_a_collator_after_its_call_are_closed(paths):
         assert colours(images) == ALL
 
 
-def test_copying_images_leaves_no_file_open(paths):
+def test_wrapped_collator_leaves_no_file_open(paths):
     images = opened(paths)
     before = open_files()
     # The wrapper opens copies of the images, but does not read them.
@@ -348,7 +348,7 @@ def test_copying_images_leaves_no_file_open(paths):
     assert open_files() == before
 
 
-def test_failing_collate_function_leaves_no_file_open(paths):
+def test_wrapped_collator_that_raises_leaves_no_file_open(paths):
     kept = []
 
     def collate(examples):
@@ -372,7 +372,7 @@ class Example:
     label: int
 
 
-def test_collator_wrapper_copies_images_in_any_nested_structure(paths):
+def test_wrapped_collator_receives_images_in_any_nested_structure(paths):
     images = opened(paths[:4])
     other = object()
     examples = [Pair(images[0], 0), Example(images[1], 1),
@@ -382,13 +382,13 @@ def test_collator_wrapper_copies_images_in_any_nested_structure(paths):
         assert given is not examples and given[2]["other"] is other
         assert [type(one) for one in given] == [type(one) for one in examples]
         assert given[1].label == 1
-        given[2].clear()  # Some collate functions clear their input.
+        given[2].clear()  # some collate functions clear their input
         return colours([given[0].image, given[1].image, given[3][0]])
     assert keep_nothing(collate)(examples) == [ALL[0], ALL[1], ALL[3]]
     assert not any(map(_is_decoded, images)) and examples[2]["x"] == [images[2]]
 
 
-def test_collator_wrapper_has_the_attributes_of_the_wrapped_object():
+def test_wrapped_collator_keeps_the_attributes_of_the_original():
     class Collator:
         pad_token_id = 7
 
@@ -444,7 +444,7 @@ def photographs(tmp_path_factory):
 
 
 ALL_PIXELS = 60 * 1024 * 768 * 4  # 180 MiB
-SLACK = 40 * MIB  # Allowance for a batch of four, its copies, and memory retained by the allocator.
+SLACK = 40 * MIB  # allowance for a batch of four, its copies, and memory retained by the allocator
 
 
 @pytest.mark.parametrize("way, least, most", [
@@ -453,9 +453,10 @@ SLACK = 40 * MIB  # Allowance for a batch of four, its copies, and memory retain
     ("wrapped", 0, SLACK),
     ("hoarder", 0, SLACK),
 ])
-def test_epoch_over_lazily_opened_images_keeps_memory_flat(photographs, tmp_path, way, least, most):
-    """A plain list grows to the size of all its pixels, and LazyImages to its budget. A list whose
-    collate function is wrapped does not grow."""
+def test_memory_is_flat_over_an_epoch_of_lazily_decoded_images(
+        photographs, tmp_path, way, least, most):
+    """A plain list grows to the size of all its pixels, LazyImages grows to its budget, and a list
+    with a wrapped collate function does not grow."""
     program = tmp_path / "epoch.py"
     program.write_text(textwrap.dedent(EPOCH))
     env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))

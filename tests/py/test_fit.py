@@ -1,5 +1,5 @@
-"""Tests that the weights of the verdict's model are those that research/fit.py fits to the
-stored features."""
+"""Tests that research/fit.py, applied to the stored features, yields the weights of the verdict's
+model."""
 
 import lzma
 import re
@@ -18,7 +18,7 @@ def numbers(text):
     return [float(a or b) for a, b in NUMBER.findall(text)]
 
 
-def test_fitting_the_verdict_model_again_gives_the_built_in_weights(tmp_path):
+def test_fitting_the_verdict_model_again_yields_built_in_weights(tmp_path):
     features = tmp_path / "features.jsonl"
     features.write_bytes(lzma.decompress((ROOT / "research" / "features.jsonl.xz").read_bytes()))
     done = subprocess.run([sys.executable, ROOT / "research" / "fit.py", "weights", features],
@@ -26,5 +26,5 @@ def test_fitting_the_verdict_model_again_gives_the_built_in_weights(tmp_path):
     kept = numbers((ROOT / "src" / "verdict" / "weights.inc").read_text())
     again = numbers(done.stdout)
     assert len(kept) == len(again) > 60
-    # Floating-point sums differ in their last digits from one library to another.
+    # the last digits of floating-point sums differ between libraries
     assert again == pytest.approx(kept, rel=0.02, abs=0.02)

@@ -1,5 +1,5 @@
-"""Tests how steps are counted in frameworks other than torch, with the real packages. Tests of
-missing packages are skipped; `make test-frameworks` installs all packages."""
+"""Tests how steps are counted in frameworks other than torch, with the real packages. Tests whose
+package is missing are skipped; `make test-frameworks` installs all packages."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ def needs(*packages):
 
 @pytest.fixture
 def train(run_job, tmp_path):
-    """Runs a script, which must not print anything about ebb."""
+    """Runs a script, which must print nothing about ebb."""
     def run(text, env=None, **more):
         (tmp_path / "train.py").write_text(text)
         result = run_job(sys.executable, tmp_path / "train.py",
@@ -51,7 +51,7 @@ x, y = np.random.rand(64, 4), np.random.rand(64)
 """
 
 
-def test_each_xgboost_round_counts_as_a_step(train):
+def test_each_xgboost_round_is_counted_as_a_step(train):
     needs("xgboost")
     run = train(ROWS + """
 import xgboost
@@ -75,7 +75,7 @@ for i in range(3):
     assert steps(run) == rising(7)
 
 
-def test_each_lightgbm_iteration_counts_as_a_step(train):
+def test_each_lightgbm_iteration_is_counted_as_a_step(train):
     needs("lightgbm")
     run = train(ROWS + """
 import lightgbm
@@ -88,7 +88,7 @@ lightgbm.train({"verbose": -1, "num_threads": 1}, data, num_boost_round=5)
 # ---- scikit-learn ----
 
 
-def test_each_partial_fit_call_counts_as_a_step(train):
+def test_each_partial_fit_call_is_counted_as_a_step(train):
     needs("sklearn")
     run = train(ROWS + """
 from sklearn.linear_model import SGDClassifier
@@ -119,7 +119,7 @@ if __name__ == "__main__":
     assert run.marks("begin", "step") == []
 
 
-def test_torch_steps_replace_steps_counted_from_partial_fit(train):
+def test_torch_steps_replace_steps_counted_by_partial_fit(train):
     needs("sklearn", "torch")
     run = train(ROWS + """
 import torch
@@ -134,7 +134,7 @@ for _ in range(3):
     model(torch.randn(2, 4)).sum().backward()
     optimizer.step()
 """)
-    # The first partial_fit in the loop comes before the first torch step, so it still counts.
+    # The first partial_fit comes before the first torch step, so it is still counted.
     assert steps(run) == [*rising(5), *rising(3)]
     assert source(run) == ["sklearn", "torch"]
     assert [m["step"] for m in run.marks("begin")] == [0, 0]
@@ -183,7 +183,7 @@ def test_keras_fit_sends_steps_epochs_and_evaluations(train, backend, per):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_keras_train_on_batch_call_counts_as_a_step(train, backend):
+def test_keras_train_on_batch_call_is_counted_as_a_step(train, backend):
     needs("keras", backend)
     text = KERAS.replace("PER", "1").splitlines()
     text[-1] = "for _ in range(6): model.train_on_batch(x, y)"
@@ -213,7 +213,7 @@ x = jnp.ones((3, 4))
 @pytest.mark.parametrize("made", ["step", "jax.jit(step)",
                                   "jax.jit(lambda *a: jax.jit(step)(*a))",
                                   "jax.jit(functools.partial(step))"])
-def test_optax_update_counts_as_a_step(train, made):
+def test_optax_update_is_counted_as_a_step(train, made):
     needs("jax", "optax")
     run = train("import functools\n" + JAX + f"""
 f = {made}
@@ -224,7 +224,7 @@ for _ in range(7):
     assert (steps(run), source(run)) == (rising(7), ["jax"])
 
 
-def test_jax_debug_nans_works_while_steps_are_counted(run_job, tmp_path):
+def test_jax_debug_nans_option_works_while_steps_are_counted(run_job, tmp_path):
     needs("jax", "optax")
     (tmp_path / "train.py").write_text("""
 import jax
@@ -243,7 +243,7 @@ f(params, state, x * float("inf"))
 # ---- launchers and engines on top of torch ----
 
 
-def test_deepspeed_engine_step_counts_as_one_step(train):
+def test_deepspeed_engine_step_is_counted_as_one_step(train):
     needs("deepspeed", "torch")
     run = train("""
 import deepspeed, torch
@@ -262,7 +262,7 @@ for _ in range(8):
     assert (steps(run), source(run)) == (rising(4), ["deepspeed"])
 
 
-def test_torchtitan_step_with_two_optimizers_counts_once(train):
+def test_torchtitan_step_with_two_optimizers_is_counted_once(train):
     needs("torchtitan", "torch")
     run = train("""
 import torch
@@ -280,7 +280,7 @@ for _ in range(5):
     assert (steps(run), source(run)) == (rising(5), ["torch"])
 
 
-def test_torchtune_optimizers_in_backward_count_as_one_step(train):
+def test_torchtune_optimizers_run_in_backward_are_counted_as_one_step(train):
     needs("torchtune", "torch")
     run = train("""
 import torch
@@ -320,7 +320,7 @@ ray.shutdown()
 
 # ---- tqdm ----
 
-# With these values ebb counts the updates of a bar from the start and reads each of them.
+# Makes ebb count a bar from its start and read it at every update.
 TQDM = """
 import ebb._bars
 ebb._bars._WORTH_S = ebb._bars._APART_S = 0.0
@@ -329,12 +329,12 @@ from tqdm import tqdm
 
 
 def counts(run):
-    """Returns the number of steps from the first to the last mark."""
+    """Returns the number of steps between the first and the last mark."""
     marks = run.marks("begin", "step")
     return marks[-1]["step"] if marks else 0
 
 
-def test_tqdm_bar_counts_steps_and_is_named_as_their_source(train):
+def test_steps_counted_by_a_tqdm_bar_have_tqdm_as_their_source(train):
     needs("tqdm")
     run = train(TQDM + """
 for _ in tqdm(range(300), mininterval=0):
@@ -348,7 +348,7 @@ for _ in tqdm(range(300), mininterval=0):
 
 
 class Bar:
-    """A progress bar with the attributes that the hooks read."""
+    """A fake progress bar with the attributes that the hooks read."""
     disable, unit_scale, unit, initial = False, False, "it", 0
 
     def __init__(self, now):
@@ -357,8 +357,8 @@ class Bar:
 
 @pytest.fixture
 def bars(monkeypatch):
-    """Returns a Bars object, a clock that the test sets, and a list of the counts that are passed
-    on."""
+    """Returns a Bars object, a clock that the test controls, and a list of the counts passed to the
+    tracker."""
     from ebb import _bars
 
     found = []
@@ -370,7 +370,7 @@ def bars(monkeypatch):
     return _bars.Bars(tracker), clock, found
 
 
-def test_tqdm_bar_of_the_slowest_loop_counts_the_steps(bars):
+def test_tqdm_bar_of_the_loop_that_runs_longest_counts_the_steps(bars):
     read, clock, found = bars
 
     def loading(bar):
@@ -386,7 +386,7 @@ def test_tqdm_bar_of_the_slowest_loop_counts_the_steps(bars):
     assert found == [100, "restart", 100]
 
 
-def test_outer_tqdm_bar_updated_after_the_inner_bar_does_not_count(bars):
+def test_outer_tqdm_bar_updated_after_its_inner_bar_is_not_counted(bars):
     read, clock, found = bars
     outer = Bar(0)
     for epoch in range(3):
@@ -398,7 +398,7 @@ def test_outer_tqdm_bar_updated_after_the_inner_bar_does_not_count(bars):
     assert found == [50, 50, 50]
 
 
-def test_tqdm_bar_updated_by_the_loop_body_counts_steps(train):
+def test_tqdm_bar_updated_manually_counts_the_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 with tqdm(total=40) as bar:
@@ -422,12 +422,12 @@ for epoch in tqdm(range(3), mininterval=0):
     "for _ in tqdm(range(100), mininterval=0, unit='B'): pass",
     "for _ in tqdm(range(100), mininterval=0, disable=True): pass",
 ])
-def test_tqdm_bars_of_bytes_and_disabled_bars_send_no_steps(train, text):
+def test_disabled_tqdm_bars_and_bars_of_bytes_send_no_steps(train, text):
     needs("tqdm")
     assert train(TQDM + text).marks("begin", "step") == []
 
 
-def test_tqdm_bar_with_few_updates_sends_no_steps(train):
+def test_tqdm_bar_that_ends_within_seconds_sends_no_steps(train):
     needs("tqdm")
     head = TQDM.replace("ebb._bars._WORTH_S = ", "")
     run = train(head + "for _ in tqdm(range(100), mininterval=0): pass")
@@ -452,7 +452,7 @@ for _ in tqdm(range(20), mininterval=0):
     assert marks[begin + 1:] == [*(("step", n) for n in rising(20)), ("end", 20)]
 
 
-# ---- packages that are not as expected ----
+# ---- packages with an unexpected structure ----
 
 
 @pytest.mark.parametrize("package, module", [
@@ -460,7 +460,8 @@ for _ in tqdm(range(20), mininterval=0):
     ("optax/_src", "update"), ("keras/src", "callbacks"), ("keras/src/models", "model"),
     ("deepspeed/runtime", "engine"),
 ])
-def test_unknown_framework_version_is_reported_and_not_hooked(run_job, tmp_path, package, module):
+def test_framework_of_unknown_structure_is_reported_and_not_hooked(
+        run_job, tmp_path, package, module):
     folder = tmp_path
     for part in package.split("/"):
         folder = folder / part

@@ -1,5 +1,5 @@
-"""Tests the heap profile of real torch training: the collator that keeps its batches comes
-first, whichever process runs it, and the training result is unchanged."""
+"""Tests the heap profile of real torch training: a collator that keeps its batches comes first, no
+matter which process runs it, and the training result is unchanged."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from jobs import PATIENCE_S, binary, environment
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-# The batches are far more than a tenth of all live memory.
+# The batches account for far more than a tenth of all live memory.
 BATCHES, BATCH_BYTES = 40, 3 * 8 * 3 * 128 * 128 * 4
 TRAINING = """
 import glob, os, sys, time
@@ -94,7 +94,7 @@ def is_leak(row, script):
 
 
 @pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork"), (2, "spawn")])
-def test_leaking_collator_is_in_the_first_heap_row(run_job, script, workers, way):
+def test_leaking_collator_is_the_first_row_of_the_heap_profile(run_job, script, workers, way):
     # The time limit is doubled, because the script imports torch three times.
     run = run_job(sys.executable, script, "keeps", workers, way, timeout=2 * PATIENCE_S)
     assert run.status == 0, run.stderr
@@ -104,8 +104,8 @@ def test_leaking_collator_is_in_the_first_heap_row(run_job, script, workers, way
     assert first["where"]["function"].endswith("Collator.__call__" if sys.version_info >= (3, 11)
                                                else "__call__")
     sigma = (first["live"]["high"] - first["live"]["bytes"]) / 1.96
-    # A batch has nine sampling intervals. It is missed once in 8,000 runs, and the estimate is then
-    # wrong by far more than sigma.
+    # A batch is nine sampling intervals long. In one of 8,000 runs, sampling misses it, and the
+    # estimate is then wrong by far more than sigma.
     assert 0 < sigma < each / 2
     assert abs(first["live"]["bytes"] - each) < 7 * sigma + 2 * BATCH_BYTES
     assert doc["cost"]["python"]["state"] == "Python frames are read"
@@ -116,7 +116,7 @@ def test_leaking_collator_is_in_the_first_heap_row(run_job, script, workers, way
 
 
 @pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork")])
-def test_training_result_is_the_same_under_the_profiler(run_job, script, workers, way):
+def test_training_result_is_unchanged_under_the_profiler(run_job, script, workers, way):
     runs = [run_job(sys.executable, script, "forgets", workers, way, options=options)
             for options in (["--heap-interval", "4K"], ["--no-heap"])]
     assert [run.status for run in runs] == [0, 0], [run.stderr for run in runs]
@@ -126,8 +126,8 @@ def test_training_result_is_the_same_under_the_profiler(run_job, script, workers
     assert not any(is_leak(row, script) for row in heap(runs[0])["rows"])
 
 
-# The 61st nested backward pass runs in another thread, without Python frames, as every backward
-# pass on a GPU does.
+# The 61st nested backward pass runs in another thread without Python frames, like every backward
+# pass on a GPU.
 BACKWARD = """
 import os
 import torch
@@ -160,7 +160,7 @@ os._exit(0)  # torch aborts now and then when its threads for nested passes end 
 """
 
 
-def test_backward_pass_is_named_by_its_autograd_node(run_job, tmp_path):
+def test_memory_of_a_backward_pass_is_named_after_the_autograd_node(run_job, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(BACKWARD)
     run = run_job(sys.executable, script)
@@ -172,13 +172,13 @@ def test_backward_pass_is_named_by_its_autograd_node(run_job, tmp_path):
                if (row["where"]["file"], row["where"]["line"]) == (str(script), line)]
     alone, = [row for row in rows if row["where"]["function"] == "backward of MmBackward0"]
     assert called["native"]["function"] == "backward of MmBackward0"
-    # 6 gradients of 64 MiB. Importing torch raises the sampling interval, to 4 MiB or more on some
-    # machines, so smaller gradients would not all be sampled.
+    # six gradients of 64 MiB; smaller ones might not all be sampled, because importing torch raises
+    # the sampling interval, on some machines to 4 MiB or more
     for row in (called, alone):
         assert 320 << 20 < row["live"]["bytes"] < 448 << 20
 
 
-# The batches are 1.5 MiB each and arrive in shared memory.
+# the batches, 1.5 MiB each, which arrive in shared memory
 KEPT_BATCHES = """
 import time
 import torch
@@ -206,7 +206,7 @@ train()
 """
 
 
-def test_kept_batches_of_workers_count_as_shared_memory_not_heap(run_job, tmp_path):
+def test_batches_kept_from_workers_are_shared_memory_and_not_heap(run_job, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(KEPT_BATCHES)
     run = run_job(sys.executable, script)

@@ -1,4 +1,5 @@
-"""Tests steps that are too fast for one mark each: which are delayed, and when they are sent."""
+"""Tests steps that are too fast for one mark each: which steps are held back, and when they are
+sent."""
 
 import sys
 
@@ -35,7 +36,7 @@ class Listener(_wire.Wire):
 
 @pytest.fixture
 def wire(monkeypatch):
-    """Returns a wire that has sent its first steps and whose next mark is not due."""
+    """Returns a wire that has sent its first steps and holds back the next ones."""
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     w = Listener()
     w.help(w.count_wakes)
@@ -75,7 +76,7 @@ def test_pending_steps_are_sent_before_any_other_mark(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=13", "KIND=step\nSTEP=14\nLOSS=0.5"]
 
 
-def test_figure_marks_do_not_send_pending_steps_early(wire):
+def test_metric_marks_do_not_send_pending_steps_early(wire):
     wire.step(11)
     wire.send_figures("KIND=series\nHEAP_LIVE_BYTES=1")
     assert wire.take_texts() == ["KIND=series\nHEAP_LIVE_BYTES=1"]
@@ -97,14 +98,14 @@ def test_epoch_end_is_sent_immediately(wire):
                                  "KIND=step\nSTEP=23\nEPOCH=2.0"]
 
 
-def test_last_step_and_step_with_values_are_sent_immediately(wire):
+def test_last_step_and_step_with_a_new_line_are_sent_immediately(wire):
     assert not wire.step(11)
     assert wire.step(12, is_last=True)
     assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
     assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2", "KIND=step\nSTEP=13\nMAX_STEPS=99"]
 
 
-def test_one_mark_has_a_limited_number_of_steps(wire):
+def test_one_mark_stands_for_at_most_256_steps(wire):
     sent = [n for n in range(11, 600) if wire.step(n)]
     assert sent == [266, 522]
     assert wire.take_texts() == [f"KIND=step\nSTEP={n}\nSTEPS=256" for n in sent]
@@ -153,7 +154,7 @@ TAIL = "\nBY=hook"
 
 @pytest.fixture
 def row(wire):
-    """Returns a wire with a pending step, so that the next one may take the fast path."""
+    """Returns a wire that holds back a step, so that the next step may take the fast path."""
     assert wire.step(11, tail=TAIL) and not wire.step(12, tail=TAIL)
     assert wire.take_texts() == ["KIND=step\nSTEP=11\nBY=hook"]
     return wire
@@ -172,34 +173,34 @@ def test_step_fast_path_accepts_only_the_next_step_of_the_same_epoch(row, n, tai
     assert row._step[0] == 12
 
 
-def test_step_fast_path_is_not_taken_when_a_step_is_sent_immediately(row):
+def test_step_fast_path_is_refused_after_all_steps_were_sent(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_not_taken_when_pending_steps_must_be_sent(row):
+def test_step_fast_path_is_refused_when_pending_steps_are_due(row):
     hurry(row)
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_not_taken_at_the_maximum_of_pending_steps(row):
+def test_step_fast_path_is_refused_at_the_maximum_of_pending_steps(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]
 
 
-def test_step_fast_path_is_not_used_without_a_helper_thread(row):
+def test_step_fast_path_is_refused_without_a_helper_thread(row):
     row.help(None)
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_not_used_in_a_forked_process(row, monkeypatch):
+def test_step_fast_path_is_refused_in_a_forked_process(row, monkeypatch):
     monkeypatch.setattr(_wire, "_pid", row._pid + 1)
     assert not row.hold(13, TAIL)
 
 
 @pytest.mark.parametrize("epoch", [None, 0.1, 1.0, 1.3])
-def test_step_fast_path_is_not_used_after_the_epoch_changes(wire, epoch):
+def test_step_fast_path_is_refused_after_the_epoch_changes(wire, epoch):
     assert wire.step(11, 0.1, TAIL) and not wire.step(12, 0.2, TAIL)
     assert not wire.hold(13, TAIL, epoch)
     assert wire.hold(13, TAIL, 0.2) and wire.hold(14, TAIL, 0.9)
@@ -211,7 +212,7 @@ def test_step_fast_path_without_epochs_refuses_a_step_with_an_epoch(row):
     assert not row.hold(13, TAIL, 0.5)
 
 
-def test_step_on_the_fast_path_runs_a_single_ebb_function(wire, monkeypatch):
+def test_step_on_the_fast_path_calls_only_four_ebb_functions(wire, monkeypatch):
     monkeypatch.setattr(_wire, "_wire", wire)
     monkeypatch.setattr(_marks, "_has_hello", True)
     ebb.step(11)
@@ -250,7 +251,7 @@ def test_listener_added_during_fast_steps_receives_later_steps(row, monkeypatch)
     assert not row.hold(14, TAIL)
 
 
-def test_signal_handler_may_send_a_step_while_another_one_is_sent(wire):
+def test_signal_handler_may_send_a_step_while_another_is_being_sent(wire):
     deliver = wire._deliver
 
     def interrupted(text, patience_s):
@@ -291,7 +292,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("job, last", [(FAST, 500), (FORKED, 600), (KILLED, 500)],
                          ids=["ended", "forked", "killed"])
-def test_recording_of_a_fast_loop_has_every_step(run_job, job, last):
+def test_recording_of_a_fast_loop_contains_every_step(run_job, job, last):
     run = run_job(sys.executable, "-c", job)
     assert run.stderr == ""
     marks = run.marks("step")

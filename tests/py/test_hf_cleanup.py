@@ -1,4 +1,4 @@
-"""Tests that ebb.hf.MemoryCleanup performs cleanups and measures their effect."""
+"""Tests that ebb.hf.MemoryCleanup cleans up and measures its effect."""
 
 import gc
 
@@ -24,7 +24,7 @@ def wire():
 
 @pytest.fixture
 def memory(monkeypatch):
-    """Sets successive readings of resident memory in MiB."""
+    """Makes the package read these values of resident memory, in MiB, one after another."""
 
     def say(*mib):
         rest = [m * MIB for m in mib]
@@ -111,7 +111,7 @@ def test_cleanup_collects_garbage_and_counts_the_objects(wire, tmp_path):
         gc.enable()
 
 
-def test_cleanup_shortens_the_log_history_only_on_request(wire, tmp_path):
+def test_cleanup_shortens_the_log_history_only_if_requested(wire, tmp_path):
     for wanted in (False, True):
         trainer = hf_trainer(
             tmp_path,
@@ -168,7 +168,7 @@ def test_cleanup_reports_freed_memory_that_stays_free(wire, memory):
     assert run(hf.MemoryCleanup(1), 3)["verdict"].startswith("frees 100 MiB each time, costs ")
 
 
-def test_memory_stays_constant_during_ten_thousand_cleanups(wire, monkeypatch):
+def test_memory_is_constant_over_ten_thousand_cleanups(wire, monkeypatch):
     monkeypatch.setattr(_cleanup._memory, "rss_bytes", lambda: 100 * MIB)
     cleanup = hf.MemoryCleanup(1, gc=False, empty_cache=False)
     assert run(cleanup, 10000)["count"] == 10000

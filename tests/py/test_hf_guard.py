@@ -1,5 +1,5 @@
-"""Tests that a leaking Hugging Face training is stopped by the guard, restarted, and finishes
-with the same result."""
+"""Tests that leaking Hugging Face training is stopped by the guard, restarted, and finishes with
+the same result as without the leak."""
 
 import json
 import os
@@ -50,9 +50,8 @@ def training(out, *more):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Returns the weights of an undisturbed training without a leak, and its memory without file
-    pages. The guard does not count file pages, and builds of torch differ much in their
-    size."""
+    """Returns the weights of undisturbed training without a leak, and its peak memory without file
+    pages. The guard does not count file pages, and their number differs between builds of torch."""
     out = tmp_path_factory.mktemp("whole")
     code = (
         "import runpy, sys; sys.argv = sys.argv[1:];"
@@ -68,9 +67,10 @@ def whole(tmp_path_factory):
 
 
 def guarded(tmp_path, whole, *more):
-    """Runs the training with memory for two thirds of its leak and returns the facts of the run.
-    The checkpoint is requested 15 steps before the job is stopped in any case, which is enough
-    time to write it. The job has no cgroup, so that the same pages count as for WHOLE."""
+    """Runs the training with enough memory for two thirds of its leak, and returns run.json and
+    standard error. The checkpoint is requested 15 steps before the job is stopped at the latest,
+    which is enough time to write it. The job has no cgroup, so that its memory is measured in the
+    same way as that of WHOLE."""
     limit = whole[1] + STEPS * LEAK_MIB * MIB * 5 // 6
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(
@@ -95,17 +95,17 @@ def check(tmp_path, whole, facts, stderr):
         assert value.equal(final[name]), name
 
 
-def test_restarted_leaking_training_gives_same_steps_and_weights(tmp_path, whole):
+def test_restarted_leaking_training_ends_with_the_same_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
-def test_restarted_script_without_ebb_code_gives_same_steps_and_weights(tmp_path, whole):
+def test_restarted_script_without_ebb_code_ends_with_same_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
-def test_shim_and_trainer_callback_send_every_step_once(tmp_path):
+def test_shim_and_trainer_callback_together_send_every_step_once(tmp_path):
     arguments = ["--steps", 9, "--examples", 16, "--leak-mib", 0, "--out", tmp_path / "out"]
     run = [EBB, "run", "--run-dir", tmp_path / "run", "--", sys.executable, EXAMPLE]
     done = call(*map(str, run + arguments))

@@ -30,10 +30,10 @@ def wire():
     "examples, batch, accumulate, epochs, per_epoch",
     [
         (10, 2, 1, 2, 5),
-        (11, 2, 1, 2, 6),  # With 11 examples in batches of 2, the last batch is not full.
-        (10, 2, 2, 3, 3),  # The last step accumulates one micro-batch instead of two.
+        (11, 2, 1, 2, 6),  # with 11 examples in batches of 2, the last batch is not full
+        (10, 2, 2, 3, 3),  # the last step accumulates one micro-batch instead of two
         (11, 2, 4, 2, 2),
-        (3, 2, 8, 2, 1),  # An epoch has fewer micro-batches than one accumulation needs.
+        (3, 2, 8, 2, 1),  # an epoch has fewer micro-batches than one accumulation requires
     ],
 )
 def test_steps_per_epoch_and_epoch_boundaries_are_exact(
@@ -61,7 +61,7 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_short_trainer_steps_are_batched_into_marks_without_loss(wire, tmp_path):
+def test_all_short_trainer_steps_are_included_in_batched_marks(wire, tmp_path):
     wire.hold_back()
     hf_trainer(tmp_path, 40, [hf.EbbCallback(log_every=0)], num_train_epochs=2).train()
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -71,7 +71,7 @@ def test_short_trainer_steps_are_batched_into_marks_without_loss(wire, tmp_path)
 
 @pytest.fixture
 def held(wire):
-    """Returns the callback, state and control of a training with a pending step."""
+    """Returns the callback, state and control of a trainer with a step that is held back."""
     wire.hold_back()
     args = types.SimpleNamespace(process_index=0, world_size=1, output_dir="out")
     state = types.SimpleNamespace(global_step=0, max_steps=100, epoch=0.0)
@@ -88,7 +88,7 @@ def held(wire):
     return types.SimpleNamespace(step=step, state=state, control=control)
 
 
-def test_short_trainer_step_calls_only_one_ebb_function(held):
+def test_short_trainer_step_takes_the_fast_path(held):
     assert our_calls(held.step) == ["on_step_end", "wire", "hold"]
 
 
@@ -101,7 +101,7 @@ def test_checkpoint_request_after_short_step_is_handled_at_next_step(held, wire)
     assert held.control.should_save  # The request stays open because the trainer has not saved yet.
 
 
-def test_last_trainer_step_is_sent_at_once_even_if_it_is_short(held, wire):
+def test_last_trainer_step_is_sent_immediately_even_if_it_is_short(held, wire):
     held.state.max_steps = 3
     held.step()
     assert wire.of("step")[-1]["STEP"] == "3"
@@ -164,7 +164,7 @@ def test_second_training_sends_a_begin_mark_and_starts_at_step_one(wire, tmp_pat
     assert wire.steps("begin") == [0, 0]
 
 
-def test_training_that_failed_refuses_checkpoint_requests(wire, tmp_path):
+def test_checkpoint_request_after_failed_training_is_refused(wire, tmp_path):
     from transformers import TrainerCallback
 
     class Trouble(TrainerCallback):
@@ -220,7 +220,7 @@ def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     seen = []
     from transformers import TrainerCallback
 
-    # Like TensorBoard's callback, this callback is called before the callbacks of the user.
+    # Like TensorBoard's callback, this callback is called before those of the user.
     class Writer(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
             seen.append(dict(logs))
@@ -236,7 +236,7 @@ def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     assert [h["step"] for h in trainer.state.log_history if "memory_rss_mib" in h] == [2, 4, 4]
 
 
-def test_memory_logged_every_n_steps_does_not_change_loss_logs(wire, tmp_path):
+def test_memory_logged_every_n_steps_does_not_change_the_loss_logs(wire, tmp_path):
     def run(name, *callbacks):
         trainer = hf_trainer(
             tmp_path / name, 12, callbacks, logging_strategy="steps", logging_steps=3
@@ -280,7 +280,7 @@ def test_two_checkpoint_requests_are_both_answered(wire, tmp_path):
     ]
 
 
-def test_stop_request_saves_and_ends_training_in_the_same_step(wire, tmp_path):
+def test_stop_request_saves_and_ends_training_at_the_same_step(wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "9")]}
     trainer = hf_trainer(tmp_path, 20, [hf.EbbCallback()])
     trainer.train()
@@ -297,8 +297,8 @@ def test_save_total_limit_also_removes_requested_checkpoints(wire, tmp_path):
 
 
 def test_checkpoint_request_saves_even_if_save_strategy_is_best(wire, tmp_path):
-    """An evaluation in the same step resets the decision to save, so the request is handled in
-    the next step."""
+    """An evaluation in the same step resets the decision to save, so the request is handled in the
+    next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(
         tmp_path,
@@ -309,7 +309,7 @@ def test_checkpoint_request_saves_even_if_save_strategy_is_best(wire, tmp_path):
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        # greater_is_better is set although the loss falls, so only the first evaluation is the
+        # greater_is_better is set although the loss falls, so the first evaluation remains the
         # best.
         greater_is_better=True,
         learning_rate=0.05,
@@ -319,7 +319,7 @@ def test_checkpoint_request_saves_even_if_save_strategy_is_best(wire, tmp_path):
     assert 4 not in wire.steps("save") and 5 in wire.steps("save")
 
 
-def test_failed_requested_save_does_not_end_the_job(wire, tmp_path):
+def test_failed_save_requested_by_ebb_does_not_end_the_job(wire, tmp_path):
     wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path / "out", 12, [hf.EbbCallback()])
 
@@ -364,7 +364,7 @@ def test_checkpoint_requests_are_refused_after_training(wire, tmp_path):
 # ---- failures ----
 
 
-def test_save_only_model_option_warns_about_inexact_resume(wire, tmp_path):
+def test_save_only_model_option_logs_a_warning_about_inexact_resume(wire, tmp_path):
     import logging
 
     lines = []
@@ -409,7 +409,7 @@ def test_exception_in_an_ebb_hook_does_not_disturb_the_training(wire, tmp_path, 
 
 
 @pytest.mark.parametrize("verbose", ["0", "1"])
-def test_trainer_class_without_the_methods_to_hook_is_not_changed(
+def test_trainer_class_without_the_expected_methods_is_not_changed(
     wire, monkeypatch, capsys, verbose
 ):
     from transformers import trainer as module
@@ -432,7 +432,7 @@ def test_trainer_class_without_the_methods_to_hook_is_not_changed(
     assert lines == ([f"ebb: {n}" for n in notes] if verbose == "1" else [])
 
 
-def test_negative_memory_every_n_steps_is_refused():
+def test_negative_log_every_option_is_refused():
     with pytest.raises(ValueError, match="-1"):
         hf.EbbCallback(log_every=-1)
 

@@ -1,4 +1,4 @@
-"""Tests that two ranks under torchrun send separate marks, and save and stop in the same step."""
+"""Tests that two ranks under torchrun send separate marks, and save and stop at the same step."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def of(marks, kind, key="STEP"):
     return [m[key] for m in marks if m["KIND"] == kind]
 
 
-def test_trainer_ranks_save_and_stop_in_the_same_step(tmp_path):
+def test_trainer_ranks_save_and_stop_at_the_same_step(tmp_path):
     when = {"0": [(2, "CHECKPOINT", "1")], "1": [(3, "CHECKPOINT", "2"), (6, "STOP", "3")]}
     sent = torchrun(tmp_path, when)
     saves = [of(marks, "save") for _, marks in sent]
@@ -71,7 +71,7 @@ def test_trainer_ranks_save_and_stop_in_the_same_step(tmp_path):
     assert done == [["1"], ["2", "3"]]
 
 
-def test_trainer_ranks_continue_and_report_a_rank_that_is_missing(tmp_path):
+def test_trainer_ranks_report_a_missing_rank_and_continue(tmp_path):
     sent = torchrun(tmp_path, {"0": [(2, "CHECKPOINT", "1")]}, absent="1")
     assert [step for step, _ in sent] == [10, 10]
     answers = [(m["ID"], m["STATUS"]) for m in sent[0][1] if m["KIND"] == "ack"]

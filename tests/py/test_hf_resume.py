@@ -1,5 +1,5 @@
-"""Tests resuming from the last complete checkpoint of the Hugging Face Trainer, and the choice
-of that checkpoint."""
+"""Tests resuming from the last complete checkpoint of the Hugging Face Trainer, and the choice of
+that checkpoint."""
 
 import json
 import os
@@ -29,7 +29,8 @@ def wire(monkeypatch):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Returns the checkpoints of steps 2, 4 and 6 of an interrupted training of 10 steps."""
+    """Returns a folder with the checkpoints of steps 2, 4 and 6 of training that was interrupted at
+    step 7 of 10."""
     folder = tmp_path_factory.mktemp("saved")
     trainer = hf_trainer(folder, **ARGUMENTS)
 
@@ -67,7 +68,7 @@ def resume(wire, folder, monkeypatch, callback=None, train=None, **arguments):
     return trainer
 
 
-def test_restarted_job_resumes_to_the_same_weights(
+def test_restarted_training_resumes_and_ends_with_the_same_weights(
     wire, folder, tmp_path, monkeypatch
 ):
     whole = hf_trainer(tmp_path / "whole", **ARGUMENTS)
@@ -86,7 +87,7 @@ def test_restarted_job_resumes_to_the_same_weights(
 def test_resume_restores_weights_that_were_renamed(
     wire, tmp_path, monkeypatch
 ):
-    """Renames weights as transformers 5 does for a ViT."""
+    """Renames weights in the way of transformers 5 for a ViT."""
     import sys
 
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
@@ -131,7 +132,7 @@ def test_resume_skips_an_incomplete_checkpoint(wire, folder, monkeypatch, harm):
     assert sent["STEP"] == "4" and sent["TEXT"].startswith("checkpoint-6 lacks ")
 
 
-def test_training_starts_over_without_a_complete_checkpoint(
+def test_training_starts_from_scratch_without_complete_checkpoint(
     wire, folder, monkeypatch
 ):
     for c in folder.iterdir():
@@ -141,7 +142,7 @@ def test_training_starts_over_without_a_complete_checkpoint(
     assert wire.of("resume")[0]["STATE"] == "beginning"
 
 
-def test_training_starts_over_without_a_checkpoint_folder(wire, tmp_path, monkeypatch):
+def test_training_starts_from_scratch_without_a_checkpoint_folder(wire, tmp_path, monkeypatch):
     resume(wire, tmp_path / "none", monkeypatch)
     assert wire.steps()[0] == 1
     assert wire.of("resume")[0]["STATE"] == "beginning"
@@ -155,7 +156,7 @@ def test_checkpoints_of_an_earlier_run_are_ignored(
     now = time.time()
     began = time.strftime("%Y-%m-%dT%H:%M:%S+0000", time.gmtime(now - 100))
     (run / "run.json").write_text(json.dumps({"started": began}))
-    # The checkpoints were created when the first test ran.
+    # The times are set, because the checkpoints were created when the first test ran.
     for step, age_s in ((2, 0), (4, 0), (6, 500)):
         os.utime(folder / f"checkpoint-{step}" / "trainer_state.json", (now - age_s, now - age_s))
     monkeypatch.setenv("EBB_RUN_DIR", str(run))
@@ -172,7 +173,7 @@ def test_job_can_disable_resuming_from_checkpoints(wire, folder, monkeypatch):
     assert wire.of("resume") == []
 
 
-def test_checkpoint_chosen_by_the_script_is_resumed(wire, folder, monkeypatch):
+def test_checkpoint_passed_by_the_script_is_resumed(wire, folder, monkeypatch):
     named = {"resume_from_checkpoint": str(folder / "checkpoint-2")}
     resume(wire, folder, monkeypatch, train=named)
     assert wire.steps()[0] == 3
@@ -234,7 +235,7 @@ def test_checkpoint_requires_random_state_of_every_rank(saved, tmp_path):
 @pytest.mark.parametrize("text", [b"", b"\x00", b"\xff" * 16,
                                   b"\x08\x00\x00\x00\x00\x00\x00\x00null",
                                   b"\x02\x00\x00\x00\x00\x00\x00\x00[]"])
-def test_checkpoint_with_invalid_safetensors_counts_as_incomplete(tmp_path, text):
+def test_checkpoint_with_invalid_safetensors_is_incomplete(tmp_path, text):
     path = tmp_path / "model.safetensors"
     path.write_bytes(text)
     assert not _checkpoints.is_whole_file(str(path))

@@ -37,7 +37,7 @@ def private_tmp(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     for name in ("EBB_ISOLATE", *_isolate._OF_A_RUN):
         monkeypatch.delenv(name, raising=False)
-    # The timeouts are so long that nothing is killed on a busy machine.
+    # These timeouts are so long that no call is killed because the machine is busy.
     for name in ("_GRACE_S", "_GONE_S"):
         monkeypatch.setattr(_isolate, name, float(PATIENCE_S))
     yield folder
@@ -66,7 +66,7 @@ def children_of(pid):
 
 
 def start_and_learn_pid(function, **options):
-    """Starts a call that waits forever; returns it and the pid of its process."""
+    """Starts a call that waits forever. Returns the call and the pid of its process."""
     marks = []
     call = ebb.isolate_start(function, on_progress=marks.append, **options)
     wait_for(lambda: marks or call.done(), "the first mark")
@@ -99,7 +99,7 @@ def test_large_result_of_an_isolated_call_is_complete():
     assert ebb.isolate(functions.blob, 40 << 20) == b"\xa5" * (40 << 20)
 
 
-def test_arrays_of_isolated_calls_bypass_pickle_and_stay_writable():
+def test_arrays_in_isolated_calls_bypass_pickle_and_stay_writable():
     numpy = pytest.importorskip("numpy", reason="numpy has buffers to send")
     sent = numpy.arange(1 << 20)
     came = ebb.isolate(numpy.add, sent, 1)
@@ -119,7 +119,7 @@ def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_object_written_to_an_object_file_replaces_the_previous_one(tmp_path):
+def test_second_write_to_an_object_file_replaces_the_first_object(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -129,7 +129,7 @@ def test_object_written_to_an_object_file_replaces_the_previous_one(tmp_path):
         assert not _pickled.is_whole(file)
 
 
-def test_functions_of_the_main_module_can_be_isolated(tmp_path):
+def test_isolate_can_call_functions_of_the_main_module(tmp_path):
     path = script(tmp_path, """
         import ebb
         class Thing:
@@ -144,7 +144,7 @@ def test_functions_of_the_main_module_can_be_isolated(tmp_path):
     assert (out, err) == ("True 42\n", "")
 
 
-def test_missing_main_guard_of_an_isolated_script_is_reported(tmp_path):
+def test_isolate_in_a_script_without_a_main_guard_is_an_error(tmp_path):
     path = script(tmp_path, """
         import ebb
         def f(): return 1
@@ -156,7 +156,7 @@ def test_missing_main_guard_of_an_isolated_script_is_reported(tmp_path):
     assert 'RuntimeError' in err and 'if __name__ == "__main__":' in err
 
 
-def test_isolating_a_function_of_a_module_does_not_run_main_module(tmp_path):
+def test_isolate_does_not_import_main_for_a_function_of_a_module(tmp_path):
     path = script(tmp_path, """
         import ebb, isolated_functions, os
         print("imported", __name__, flush=True)
@@ -186,7 +186,7 @@ def test_unpicklable_function_is_refused_before_a_process_starts(monkeypatch):
         ebb.isolate(functions.add, threading.Lock())
 
 
-def test_isolating_a_function_of_an_interactive_session_is_refused():
+def test_isolate_refuses_functions_of_an_interactive_session():
     process = python("-c", "import ebb\ndef f(): pass\nebb.isolate(f)")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert err.splitlines()[-1] == ("TypeError: f cannot be sent to another process: "
@@ -195,7 +195,7 @@ def test_isolating_a_function_of_an_interactive_session_is_refused():
 
 
 def test_isolate_can_set_environment_variables(monkeypatch):
-    # The variable is set if the tests themselves run under ebb.
+    # set if the tests themselves run under ebb
     monkeypatch.setenv("EBB_RESUME", "1")
     monkeypatch.setenv("TEST_GONE", "x")
     got = ebb.isolate(functions.environment, "TEST_GONE", "TEST_NEW", "EBB_RESUME",
@@ -203,7 +203,7 @@ def test_isolate_can_set_environment_variables(monkeypatch):
     assert got[:2] == [None, "y"] and got[2] != "1"
 
 
-def test_isolated_process_has_the_module_path_of_its_caller(
+def test_isolated_process_has_the_import_path_of_its_caller(
         tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -215,14 +215,14 @@ def test_isolated_process_has_the_module_path_of_its_caller(
     assert ebb.isolate(of_the_caller.f, env={"PYTHONPATH": str(tmp_path / "there")}) == "found"
 
 
-def test_isolate_writes_its_recording_to_the_given_folder(tmp_path):
+def test_isolate_keeps_the_recording_in_the_given_folder(tmp_path):
     call = ebb.isolate_start(functions.steps, 3, run_dir=tmp_path / "kept", name="three")
     assert call.result(PATIENCE_S) == 3
     assert {"run.json", "trace.ebb", "log.txt"} <= set(os.listdir(tmp_path / "kept"))
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_functools_partial_can_pass_arguments_named_like_options():
+def test_functools_partial_passes_arguments_named_like_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 
@@ -234,7 +234,7 @@ def test_exception_of_an_isolated_call_has_the_remote_traceback():
         ebb.isolate(functions.fail, "value")
     text = str(caught.value.__cause__)
     assert "in inner_failure" in text and "in fail" in text
-    # The text of the remote traceback is the cause of the exception.
+    # The exception's __cause__ contains the remote traceback as text.
     assert "KeyError: 'missing'" in text
     assert "_isolated.py" not in text
 
@@ -268,7 +268,7 @@ def test_exit_of_an_isolated_process_raises_an_error_with_its_status():
         ebb.isolate(functions.leave, 3)
 
 
-def test_isolate_limit_is_enforced():
+def test_isolated_function_over_its_limit_raises_an_error():
     with pytest.raises(ebb.MemoryLimitExceeded, match="stopped by the guard") as caught:
         ebb.isolate(functions.grow, 2 * GIB, limit="400M")
     assert isinstance(caught.value, MemoryError)
@@ -288,18 +288,18 @@ def test_invalid_isolate_limit_is_refused_before_start(value):
     ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"),
     ("2GiB", "2147483648"),
 ])
-def test_isolate_passes_limits_in_the_format_of_the_ebb_program(value, expected):
+def test_isolate_converts_limits_to_the_format_of_the_ebb_program(value, expected):
     assert _size.limit(value) == expected
 
 
-def test_isolate_reports_a_folder_that_cannot_be_created(tmp_path, capfd):
+def test_run_folder_that_isolate_cannot_create_is_an_error(tmp_path, capfd):
     (tmp_path / "taken").mkdir()
     with pytest.raises(ebb.IsolatedError, match="could not start the process \\(status 125"):
         ebb.isolate(functions.add, 1, run_dir=tmp_path / "taken")
     assert "taken" in capfd.readouterr().err
 
 
-def test_isolate_without_ebb_program_is_refused(monkeypatch):
+def test_isolate_raises_an_error_if_the_ebb_program_is_missing(monkeypatch):
     monkeypatch.setenv("EBB_BINARY", "/nonexistent/ebb")
     with pytest.raises(FileNotFoundError, match="/nonexistent/ebb"):
         ebb.isolate(functions.add, 1)
@@ -324,7 +324,7 @@ def test_progress_marks_are_delivered_in_the_thread_of_the_caller():
     assert threads == {threading.get_ident()}
 
 
-def test_allocator_figures_are_not_delivered_as_progress_marks():
+def test_allocator_metrics_are_not_delivered_as_progress_marks():
     marks = []
     sent = ebb.isolate(functions.figures, on_progress=marks.append)
     assert marks == [{"kind": "series", "name": "queue", "value": 7}, {"kind": "step", "step": 1}]
@@ -342,8 +342,8 @@ def test_exception_in_a_progress_listener_ends_the_isolated_call():
 
 
 def test_slow_progress_listener_does_not_delay_the_isolated_call():
-    """The function returns while its listener still handles the first mark, and the remaining
-    marks are lost."""
+    """The function returns while the listener is still handling the first mark; the remaining marks
+    are lost."""
     seen, ended = [], threading.Event()
 
     def progress(mark):
@@ -361,7 +361,8 @@ def test_slow_progress_listener_does_not_delay_the_isolated_call():
 
 def test_isolated_process_has_exited_when_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
-    call._until = time.monotonic()  # The timeout expires only after the process has started.
+    # makes the timeout expire, but only after the process has started
+    call._until = time.monotonic()
     message = f"wait_for_ever did not return within {2 * PATIENCE_S} s"
     with pytest.raises(TimeoutError, match=message):
         call.result(PATIENCE_S)
@@ -385,7 +386,7 @@ def test_isolated_call_can_be_cancelled():
     assert not call.cancel()
 
 
-def test_isolated_call_that_ignores_cancel_is_killed(monkeypatch):
+def test_isolated_call_that_ignores_cancellation_is_killed(monkeypatch):
     monkeypatch.setattr(_isolate, "_GRACE_S", 0.5)
     call, pid = start_and_learn_pid(functions.wait_in_spite_of_signals)
     call.cancel()
@@ -394,7 +395,7 @@ def test_isolated_call_that_ignores_cancel_is_killed(monkeypatch):
     assert not is_alive(pid)
 
 
-def test_children_that_an_isolated_function_leaves_are_killed():
+def test_child_processes_left_by_an_isolated_function_are_killed():
     assert not is_alive(ebb.isolate(functions.leave_a_child))
 
 
@@ -406,7 +407,7 @@ CALLER = """
 
 
 def test_keyboard_interrupt_of_the_caller_ends_the_isolated_call(tmp_path):
-    # Background processes of a shell ignore SIGINT, which this program would inherit.
+    # A shell's background processes ignore SIGINT, and this program would inherit that.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())
@@ -416,7 +417,7 @@ def test_keyboard_interrupt_of_the_caller_ends_the_isolated_call(tmp_path):
 
 
 def test_killing_the_caller_ends_the_isolated_call(tmp_path):
-    folder = tmp_path / "of-the-dead"  # A killed process cannot remove its folder.
+    folder = tmp_path / "of-the-dead"  # a killed process cannot remove its temporary folder
     folder.mkdir()
     process = python(script(tmp_path, CALLER), env={"TMPDIR": str(folder)})
     pid = int(process.stdout.readline())
@@ -439,7 +440,7 @@ def test_program_exit_ends_its_isolated_calls(tmp_path):
     assert err == "" and not is_alive(int(out))
 
 
-def test_exit_of_forked_child_does_not_end_its_parents_isolated_calls(tmp_path):
+def test_exit_of_a_forked_child_leaves_calls_of_its_parent_running(tmp_path):
     process = python(script(tmp_path, """
         import os, sys, threading, warnings
         import ebb, isolated_functions
@@ -497,7 +498,7 @@ def test_cancelled_asyncio_task_ends_after_the_isolated_process():
     assert asyncio.run(main()) is False
 
 
-def test_asyncio_can_await_isolated_call_started_by_a_thread():
+def test_asyncio_can_await_an_isolated_call_started_by_a_thread():
     async def main():
         call = ebb.isolate_start(functions.add, 20, b=22)
         return await call.wait_async(), await call.wait_async()
@@ -536,18 +537,18 @@ def serve(tmp_path, calls, keep):
     return json.loads(out)
 
 
-def test_memory_of_the_caller_does_not_grow_by_a_hundred_isolated_calls(tmp_path):
+def test_hundred_isolated_calls_do_not_grow_the_memory_of_the_caller(tmp_path):
     after = serve(tmp_path, 100, keep=False)
     assert after["growth"] < FLAT_BYTES
-    assert after["fds"] == 4  # The list has the standard streams and the descriptor of listdir.
+    assert after["fds"] == 4  # the standard streams, and the descriptor that listdir uses
     assert after["children"].strip() == ""
 
 
-def test_memory_check_of_isolated_calls_fails_if_results_are_kept(tmp_path):
+def test_memory_check_of_isolated_calls_detects_results_that_are_kept(tmp_path):
     assert serve(tmp_path, 20, keep=True)["growth"] > FLAT_BYTES
 
 
-def test_failed_isolated_calls_leave_no_descriptors_or_children():
+def test_failed_isolated_calls_leave_no_descriptors_or_processes():
     before = len(os.listdir("/proc/self/fd")), children_of(os.getpid())
     for call in (functools.partial(ebb.isolate, functions.die, signal.SIGKILL),
                  functools.partial(ebb.isolate, functions.fail, "value"),
@@ -561,7 +562,7 @@ def test_failed_isolated_calls_leave_no_descriptors_or_children():
 # ---- isolation disabled ----
 
 
-def test_isolate_can_be_disabled(monkeypatch):
+def test_ebb_isolate_variable_disables_isolation(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = []
     assert ebb.isolate(functions.where, limit="1G", timeout=1) == os.getpid()
@@ -602,7 +603,7 @@ def test_isolated_call_delivers_no_marks_of_calls_in_other_threads(monkeypatch):
 # ---- finding the program ----
 
 
-def test_environment_variable_selects_the_ebb_program(tmp_path, monkeypatch):
+def test_ebb_binary_variable_selects_the_ebb_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)
@@ -610,7 +611,7 @@ def test_environment_variable_selects_the_ebb_program(tmp_path, monkeypatch):
     assert find_ebb() == str(other)
 
 
-def test_ebb_program_is_searched_on_path_last(tmp_path, monkeypatch):
+def test_folders_in_PATH_are_searched_last_for_the_ebb_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)
@@ -624,8 +625,7 @@ def test_ebb_program_is_searched_on_path_last(tmp_path, monkeypatch):
 
 
 def test_python_m_ebb_execs_the_program(tmp_path):
-    """The program replaces the started Python process, which therefore does not remain as a
-    parent."""
+    """The ebb program replaces the Python process, so no Python process remains as its parent."""
     show = script(tmp_path, "", "unused.py").with_name("ebb")
     show.write_text("#!/bin/sh\necho $$ $*\n")
     show.chmod(0o755)

@@ -29,7 +29,7 @@ def pl(request):
 
 @pytest.fixture
 def callback(pl):
-    """Returns the callback's module as a script that uses this package would import it."""
+    """Returns the callback's module in the way that a script with this package would import it."""
     return importlib.import_module("ebb.lightning")
 
 
@@ -124,7 +124,7 @@ def test_lightning_steps_per_epoch_and_epoch_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_lightning_short_steps_are_batched_into_marks_without_loss(pl, callback, wire, tmp_path):
+def test_all_short_lightning_steps_are_included_in_batched_marks(pl, callback, wire, tmp_path):
     wire.hold_back()
     fit(pl, tmp_path, [callback.EbbCallback(log_every=0)], 40, max_epochs=2)
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -132,7 +132,7 @@ def test_lightning_short_steps_are_batched_into_marks_without_loss(pl, callback,
     assert [m["EPOCH"] for m in wire.of("step")] == ["0.05", "0.95", "1.0", "1.95", "2.0"]
 
 
-def test_lightning_short_step_calls_only_one_ebb_function(callback, wire):
+def test_short_lightning_step_takes_the_fast_path(callback, wire):
     class Trainer:
         world_size, global_step, max_steps, current_epoch = 1, 0, 100, 0
         num_training_batches, log_every_n_steps, loggers = 1000, 50, ()
@@ -176,14 +176,14 @@ def test_lightning_manual_optimization_sends_one_mark_per_batch(
     assert wire.steps() == [2, 4, 6, 8, 10]
 
 
-def test_validations_send_marks_but_the_sanity_check_does_not(pl, callback, wire, tmp_path):
+def test_lightning_validations_send_marks_except_for_sanity_check(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], validate=True, max_epochs=2)
     assert wire.steps("eval") == [5, 10]
     states = [m["STATE"] for m in wire.of("phase") if m["NAME"] == "eval"]
     assert states == ["begin", "end"] * 2
 
 
-def test_saves_by_model_checkpoint_send_marks_with_the_path(pl, callback, wire, tmp_path):
+def test_marks_for_saves_by_model_checkpoint_contain_the_path(pl, callback, wire, tmp_path):
     saver = importlib.import_module(pl.__name__ + ".callbacks").ModelCheckpoint(
         dirpath=str(tmp_path / "ck"), save_top_k=-1, every_n_train_steps=2
     )
@@ -209,7 +209,7 @@ def test_only_the_newest_requested_lightning_checkpoints_are_kept(pl, callback, 
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
 
 
-def test_lightning_stop_request_saves_and_ends_in_the_same_step(pl, callback, wire, tmp_path):
+def test_lightning_stop_request_saves_and_ends_at_the_same_step(pl, callback, wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "8")]}
     trainer = fit(pl, tmp_path, [callback.EbbCallback()], examples=40)
     assert trainer.global_step == 4
@@ -240,7 +240,7 @@ def test_lightning_callback_installs_no_signal_handler(pl, callback, wire, tmp_p
 
 
 @pytest.mark.parametrize("log_every, expected", [(None, 2), (1, 4), (0, 0)])
-def test_memory_is_sent_to_lightning_loggers(pl, callback, wire, tmp_path, log_every, expected):
+def test_memory_is_logged_to_lightning_loggers(pl, callback, wire, tmp_path, log_every, expected):
     loggers = importlib.import_module(pl.__name__ + ".loggers")
     logger = loggers.CSVLogger(str(tmp_path), name="csv")
     fit(
@@ -259,7 +259,8 @@ def test_memory_is_sent_to_lightning_loggers(pl, callback, wire, tmp_path, log_e
 
 @pytest.fixture
 def saved(pl, callback, wire, tmp_path):
-    """Returns the checkpoints of steps 2 and 4 of an interrupted training of 10 steps."""
+    """Returns a folder with the checkpoints of steps 2 and 4 of interrupted training of 10
+    steps."""
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4)}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 5)], 20)
     wire.marks.clear()
@@ -284,10 +285,11 @@ def test_restarted_lightning_job_resumes_from_last_checkpoint(
     assert trainer.global_step == 10
 
 
-def test_lightning_resumed_at_epoch_end_gives_the_same_weights(
+def test_lightning_resumed_at_an_epoch_end_gives_the_same_weights(
     pl, callback, wire, tmp_path, monkeypatch
 ):
-    """Within an epoch, the result depends on whether Lightning can resume the data loader."""
+    """In the middle of an epoch, the result depends on whether Lightning can resume the data
+    loader."""
     whole = fit(pl, tmp_path / "whole", [], 10, max_epochs=3)
     wire.when = {("step", "5"): [("CHECKPOINT", "5")]}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 7)], 10, max_epochs=3)
@@ -321,7 +323,7 @@ def test_lightning_does_not_resume_a_weights_only_checkpoint(
     assert wire.steps()[0] == 5
 
 
-def test_lightning_without_a_checkpoint_starts_over_with_a_message(
+def test_lightning_without_a_checkpoint_starts_from_scratch(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -369,7 +371,7 @@ leave()
 """
 
 
-def test_lightning_ranks_save_and_stop_in_the_same_step(pl, tmp_path):
+def test_lightning_ranks_save_and_stop_at_the_same_step(pl, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(RANKS)
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}

@@ -16,7 +16,7 @@ PATIENCE_S = 180
 
 
 async def connect(server, **options):
-    # The client has no timeouts of its own.
+    # The client must not time out before the test does.
     options.update(open_timeout=PATIENCE_S, ping_interval=None)
     return await websockets.connect(f"ws://127.0.0.1:{server.port}/api/v1/live", **options)
 
@@ -29,7 +29,8 @@ async def message(socket, kind):
 
 
 async def want(socket, **wishes):
-    """Sends a subscription; the server has received it when it answers the following ping."""
+    """Sends a subscription, and waits for the answer to a ping, after which the server has received
+    it."""
     await socket.send(json.dumps(wishes))
     await asyncio.wait_for(await socket.ping(), PATIENCE_S)
 
@@ -42,7 +43,7 @@ async def close_code(socket):
         return closed.rcvd.code
 
 
-def test_viewer_follows_job_from_queue_to_end():
+def test_viewer_follows_a_job_from_queue_to_end():
     async def follow(server):
         socket = await connect(server)
         assert (await message(socket, "hello"))["boot"]

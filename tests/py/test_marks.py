@@ -17,7 +17,7 @@ from jobs import PACKAGE, PATIENCE_S, environment, listening
 
 @pytest.fixture
 def marks(monkeypatch):
-    """Replaces ebb in tests: has a socket that receives the marks."""
+    """Stands in for ebb: its socket receives the marks."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EBB_TRUTH", "0")
@@ -72,13 +72,13 @@ def test_hello_mark_has_versions_of_imported_packages(marks, monkeypatch):
     ebb.step(1)
     lines = received(marks)[0].splitlines()
     hello = dict(line.split("=", 1) for line in lines)
-    # No key of the hello mark occurs twice.
+    # no key of the hello mark occurs twice
     assert hello["KIND"] == "hello" and len(hello) == len(lines)
     assert hello["PYTHON_VERSION"] == sys.version.split()[0]
     assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
 
 
-def test_checkpoint_is_requested_until_it_is_reported_written(marks, monkeypatch):
+def test_checkpoint_stays_requested_until_it_is_reported_written(marks, monkeypatch):
     monkeypatch.setattr(_marks, "_has_hello", False)
     assert not ebb.checkpoint_requested()
     hello = dict(line.split("=", 1) for line in received(marks)[0].splitlines())
@@ -89,7 +89,7 @@ def test_checkpoint_is_requested_until_it_is_reported_written(marks, monkeypatch
     marks.sendto(b"CHECKPOINT=8\n", hello["REPLY"])
     assert ebb.checkpoint_requested()
     ebb.checkpoint_failed()
-    ebb.checkpoint_done("/ck/8")  # The checkpoint request has already been answered.
+    ebb.checkpoint_done("/ck/8")  # has no effect, because the request was already answered
     assert received(marks) == [
         "KIND=ack\nID=7\nSTATUS=started",
         "KIND=ack\nID=7\nSTATUS=done\nPATH=/ck/7",
@@ -119,7 +119,7 @@ def test_invalid_characters_in_value_names_are_replaced(marks):
     (10 ** 5000, ""),
     (float("nan"), "nan"),
 ], ids=["lines", "surrogate", "bytes", "long", "unspeakable", "large", "nan"])
-def test_every_type_of_mark_value_is_sent_as_one_line(marks, value, sent):
+def test_every_type_of_mark_value_is_sent_on_one_line(marks, value, sent):
     limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
     if isinstance(value, int) and not limit:
         sent = str(value)[:1024]
@@ -151,7 +151,7 @@ def test_thread_that_waits_to_send_does_not_block_other_threads(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
-    # Another thread sets this timeout while it sends a mark that must arrive.
+    # In reality, another thread sets this timeout while it sends a mark that must arrive.
     w._socket.settimeout(0.01)
     assert not w.send("KIND=other")
     w._socket.setblocking(False)
@@ -164,7 +164,7 @@ def fill(w):
         pass
 
 
-def test_step_waits_for_space_in_a_full_socket(marks, monkeypatch):
+def test_step_waits_until_a_full_socket_has_space(marks, monkeypatch):
     monkeypatch.setattr(_wire, "_PATIENCE_S", float(PATIENCE_S))
     w = _wire.wire()
     fill(w)
@@ -203,13 +203,13 @@ def test_step_waits_only_briefly_for_a_receiver_that_hangs(marks, monkeypatch):
     for _ in range(1000):
         now += 0.1
         ebb.step(1)
-    # The first wait takes up to one second; later waits take up to 2 ms per second of run time.
+    # The first waits take one second in total; later waits may take 2 ms per second of run time.
     assert 5 <= len(waits) <= 7
 
 
 @pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
                                                ("ECONNREFUSED", True)])
-def test_marks_are_sent_again_after_a_memory_error_in_one_send(marks, monkeypatch, name,
+def test_marks_are_sent_after_an_earlier_send_ran_out_of_memory(marks, monkeypatch, name,
                                                                is_for_ever):
     import errno
 
@@ -227,7 +227,7 @@ def test_marks_are_sent_again_after_a_memory_error_in_one_send(marks, monkeypatc
     monkeypatch.undo()
 
 
-def test_child_forked_under_the_mark_lock_does_not_hang(marks):
+def test_child_forked_while_the_mark_lock_is_held_does_not_hang(marks):
     w = _wire.wire()
     w.bind()
     with w._lock:

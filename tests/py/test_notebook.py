@@ -19,7 +19,7 @@ needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was 
 
 @pytest.fixture
 def shell(monkeypatch):
-    """A fresh IPython in this process, with the %%ebb magic."""
+    """A new IPython in this process, with the %%ebb magic."""
     from IPython.core.interactiveshell import InteractiveShell
 
     monkeypatch.setenv("EBB_BINARY", str(binary()))
@@ -36,7 +36,7 @@ def shown(monkeypatch):
     return found
 
 
-def test_cell_uses_notebook_variables_and_its_memory_is_shown(shell, shown):
+def test_cell_can_use_notebook_variables_and_its_memory_is_shown(shell, shown):
     shell.run_cell("%%ebb\nkept = bytearray(64 << 20)\nn = len(kept)")
     assert shell.user_ns["n"] == 64 << 20
     summary, = shown
@@ -59,7 +59,7 @@ def test_cell_output_names_the_growing_line(shell, shown):
     assert summary.lines[0].endswith("MiB  cell:3  kept = [bytes(size) for _ in range(5000)]")
 
 
-def test_cell_with_a_second_magic_or_indentation_runs(shell, shown, capsys):
+def test_indented_cell_or_cell_with_a_second_magic_runs(shell, shown, capsys):
     shell.run_cell("%%ebb --no-lines\n%%capture out\nprint('inside')")
     shell.run_cell("%%ebb --no-lines\n    a = 1\n    b = 2")
     assert shell.user_ns["out"].stdout == "inside\n" and shell.user_ns["b"] == 2
@@ -67,7 +67,7 @@ def test_cell_with_a_second_magic_or_indentation_runs(shell, shown, capsys):
 
 
 @needs_library
-def test_notebook_names_the_line_that_allocates_native_memory(shell, shown):
+def test_line_that_allocates_native_memory_in_a_cell_is_named(shell, shown):
     pytest.importorskip("numpy", reason="numpy is not installed")
     shell.run_cell("import numpy")
     shell.run_cell("%%ebb\nkept = [numpy.ones(1 << 16) for _ in range(64)]")
@@ -89,25 +89,25 @@ def test_no_lines_option_hides_the_allocating_lines(shell, shown):
     assert shown[0].lines == []
 
 
-def test_error_in_the_cell_is_shown_with_its_memory(shell, shown, capsys):
+def test_memory_of_a_cell_is_shown_even_if_the_cell_raises(shell, shown, capsys):
     shell.run_cell("%%ebb\nkept = 1\n1 / 0")
     assert "ZeroDivisionError" in capsys.readouterr().out
     assert len(shown) == 1
 
 
-def test_unknown_option_is_refused_without_running_the_cell(shell, shown, capsys):
+def test_unknown_option_of_cell_magic_is_refused_without_running_it(shell, shown, capsys):
     shell.run_cell("%%ebb --nonsense\nran = True")
     assert "--nonsense" in capsys.readouterr().err
     assert "ran" not in shell.user_ns and shown == []
 
 
-def test_missing_ebb_program_gives_a_cell_summary_without_verdict(shell, shown, monkeypatch):
+def test_cell_summary_without_an_ebb_program_has_no_verdict(shell, shown, monkeypatch):
     monkeypatch.setenv("EBB_BINARY", "/nowhere/ebb")
     shell.run_cell("%%ebb\n1")
     assert "no verdict" in shown[0].verdict
 
 
-def test_no_thread_is_left_after_a_cell(shell, shown):
+def test_cell_leaves_no_thread_behind(shell, shown):
     import threading
     before = threading.active_count()
     shell.run_cell("%%ebb\n1")
@@ -127,8 +127,8 @@ def test_notebook_cell_shows_a_memory_plot(tmp_path):
     assert output["data"]["text/plain"].startswith("ebb  ")
 
 
-def test_killed_kernel_leaves_no_file_and_no_process(tmp_path):
-    """A restart kills the kernel, perhaps in the middle of a cell."""
+def test_killed_notebook_kernel_leaves_no_file_and_no_process(tmp_path):
+    """Restarting the kernel kills it, possibly in the middle of a cell."""
     code = """
 import os
 from IPython.core.interactiveshell import InteractiveShell
@@ -146,7 +146,7 @@ shell.run_cell("%%ebb\\nprint('runs', flush=True)\\nimport time\\nwhile True: ti
     kernel.kill()
     assert kernel.wait(PATIENCE_S) == -signal.SIGKILL
     wait_for(lambda: not members(kernel.pid), "the end of all processes of the kernel")
-    # the process that collects the samples removes its folder when the kernel's pipe closes
+    # the process that collects samples removes its folder when the kernel's pipe closes
     wait_for(lambda: not [name for name in os.listdir(tmp_path) if name.startswith("ebb")],
              "the removal of all files")
 

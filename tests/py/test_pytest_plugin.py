@@ -1,4 +1,4 @@
-"""Tests the pytest plugin: tests that leak fail with their line, and sound tests pass."""
+"""Tests the pytest plugin: tests that leak fail and name the leaking line; healthy tests pass."""
 
 import os
 import re
@@ -122,12 +122,12 @@ def line_of(text, name):
     return next(i for i, line in enumerate(text.splitlines(), 1) if f"line of {name}" in line)
 
 
-def test_tests_without_leak_pass_with_the_ebb_option(tested):
+def test_tests_that_do_not_leak_pass_with_the_ebb_option(tested):
     status, output = tested(SOUND, "--ebb")
     assert (status, outcomes(output)) == (0, {"passed": 9}), output
 
 
-def test_leaking_tests_fail_with_line_and_growth(tested):
+def test_tests_that_leak_fail_and_report_line_and_growth(tested):
     status, output = tested(LEAKS, "--ebb")
     assert (status, outcomes(output)) == (1, {"failed": 5}), output
     parts = re.split(r"^_+ (test_\w+) _+$", output, flags=re.MULTILINE)
@@ -196,13 +196,13 @@ def test_raises(ebb_loop):
     ("7", "ebb: no_leak: unknown argument 7; the only argument is steps=N"),
     ("stepz=7", "ebb: no_leak: unknown argument stepz; the only argument is steps=N"),
 ])
-def test_invalid_no_leak_argument_is_reported_in_one_line(tested, arguments, sentence):
+def test_invalid_argument_of_no_leak_mark_is_reported_in_one_line(tested, arguments, sentence):
     status, output = tested(
         f"import pytest\n@pytest.mark.no_leak({arguments})\ndef test_it(): pass\n", "--ebb")
     assert status == 1 and sentence in output.splitlines(), output
 
 
-def test_junit_file_of_pytest_has_the_leak_verdict(tested, tmp_path):
+def test_junit_file_of_pytest_contains_the_leak_verdict(tested, tmp_path):
     tested(SOUND, "--ebb", "--junit-xml=out.xml", "-k", "nothing")
     tree = xml.etree.ElementTree.parse(tmp_path / "out.xml")
     values = [p.get("value") for p in tree.iter("property") if p.get("name") == "ebb"]
@@ -216,7 +216,7 @@ def test_leak_verdicts_of_tests_are_the_same_under_xdist(tested, text, expected)
     assert outcomes(output) == expected, output
 
 
-def test_async_test_is_repeated_by_the_plugin(tested):
+def test_async_test_marked_no_leak_is_repeated(tested):
     text = """
 import asyncio
 import pytest
@@ -231,7 +231,7 @@ async def test_async():
     assert "leaking: +1" in output, output
 
 
-def test_test_that_keeps_a_tensor_fails_with_its_line(tested):
+def test_test_that_keeps_a_tensor_fails_and_names_the_line(tested):
     pytest.importorskip("torch")
     text = """
 import torch

@@ -47,7 +47,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(module, tmp_path, **env):
-    # The socket is bound by the test, so that its port is known and cannot be taken by others.
+    # The test binds the socket, so that it knows the port and no other program can take it.
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -79,7 +79,8 @@ def server(tmp_path):
 
 
 def grown(server, jobs, steps, mib_per_step):
-    server.finish(server.start(2))  # The first job loads modules, which must not count as growth.
+    # The first job loads modules, which must not be measured as growth.
+    server.finish(server.start(2))
     before = server.rss()
     for _ in range(jobs):
         end = server.finish(server.start(steps, mib_per_step))
@@ -87,7 +88,7 @@ def grown(server, jobs, steps, mib_per_step):
     return server.rss() - before
 
 
-def test_memory_of_the_server_grows_if_jobs_run_in_its_process(tmp_path):
+def test_memory_of_the_server_grows_if_jobs_run_in_its_own_process(tmp_path):
     with serving("server_before", tmp_path) as server:
         assert grown(server, jobs=3, steps=10, mib_per_step=4) > 100 * MIB
 
@@ -102,8 +103,8 @@ def test_example_server_works_with_isolation_disabled(tmp_path):
 
 
 def follow(server):
-    """Returns the number of steps, the marks that a viewer received, and the last message. If
-    the viewer connects too late, a longer job is started."""
+    """Returns the number of steps, the marks that a viewer received, and the last message. If the
+    viewer connected too late, starts a longer job."""
     for count in (50, 200, 800, 3200):
         *steps, end = server.progress(server.start(count, mib_per_step=0))
         if steps:
@@ -117,7 +118,7 @@ def test_example_server_sends_progress_over_websocket(tmp_path, off):
         count, steps, end = follow(server)
     assert end == {"kind": "end", "state": "done", "error": None,
                    "result": {"steps": count, "loss": pytest.approx(0.9 ** count)}}
-    # A slow viewer misses marks, but receives none twice or out of order.
+    # A slow viewer may miss marks, but receives none twice or out of order.
     numbers = [mark["step"] for mark in steps]
     assert numbers and numbers == sorted(set(numbers))
     assert all(mark == {"kind": "step", "step": mark["step"], "max_steps": count}
@@ -149,7 +150,7 @@ def test_example_server_cancels_a_job(server):
 
 
 def descendants(folder):
-    """Returns the processes that were started with this folder for temporary files."""
+    """Returns the processes whose folder for temporary files is this one."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -173,6 +174,6 @@ def test_stopping_example_server_ends_its_jobs(tmp_path):
     assert descendants(tmp_path) == []
 
 
-def test_example_server_reports_unknown_job(server):
+def test_example_server_reports_an_unknown_job(server):
     answer = server.http.get("/jobs/77")
     assert (answer.status_code, answer.json()["detail"]) == (404, "there is no job 77")

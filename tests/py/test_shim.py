@@ -1,5 +1,5 @@
-"""Tests the shim that `ebb run` puts on PYTHONPATH: which programs it hooks, and what it must
-not change. Most tests use a fake torch that has only the hooked functions."""
+"""Tests the shim that `ebb run` puts on PYTHONPATH: which programs it hooks, and what it must not
+change. Most tests use a fake torch that contains only the hooked functions."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ EXPECTED = [("begin", 0), ("step", 1), ("step", 2), ("step", 3), ("epoch", 3), (
 
 @pytest.fixture
 def project(tmp_path):
-    """Returns a folder with train.py and a small torch."""
+    """Returns a folder with train.py and a fake torch."""
     folder = tmp_path / "project"
     for package in ("torch", "torch/optim", "torch/utils", "torch/utils/data"):
         (folder / package).mkdir(parents=True)
@@ -94,12 +94,12 @@ def test_shim_sends_steps_and_epochs_of_a_script(run_job, project):
     assert [m.get("steps_per_epoch") for m in run.marks("epoch")] == [3, 3]
 
 
-def test_module_run_with_dash_m_sends_steps(run_job, project):
+def test_shim_sends_steps_of_a_module_run_with_dash_m(run_job, project):
     run = run_job(sys.executable, "-m", "train", cwd=project)
     assert short(run) == EXPECTED
 
 
-def test_console_script_sends_steps(run_job, project):
+def test_shim_sends_steps_of_a_console_script(run_job, project):
     script = project / "train"
     script.write_text(f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(project)!r})\n"
                       "from train import main\nmain()\n")
@@ -107,18 +107,18 @@ def test_console_script_sends_steps(run_job, project):
     assert short(run_job(script)) == EXPECTED
 
 
-def test_zipped_application_sends_steps(run_job, project, tmp_path):
+def test_shim_sends_steps_of_a_zipped_application(run_job, project, tmp_path):
     archive = tmp_path / "train.pyz"
     zipapp.create_archive(project, archive, main="train:main")
     assert short(run_job(sys.executable, archive)) == EXPECTED
 
 
-def test_python_started_by_the_job_sends_steps(run_job, project):
+def test_shim_sends_steps_of_a_python_that_the_job_starts(run_job, project):
     run = run_job("sh", "-c", '"$0" -c "" && "$0" train.py', sys.executable, cwd=project)
     assert short(run) == EXPECTED
 
 
-def test_python_of_a_venv_sends_steps_and_runs_its_sitecustomize(run_job, project,
+def test_shim_sends_steps_in_a_venv_and_runs_its_sitecustomize(run_job, project,
                                                                             tmp_path):
     made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"],
                           env=environment(), timeout=PATIENCE_S)
@@ -130,7 +130,8 @@ def test_python_of_a_venv_sends_steps_and_runs_its_sitecustomize(run_job, projec
     plain = subprocess.run(command, env=environment(), text=True, stdout=subprocess.PIPE,
                            timeout=PATIENCE_S)
     run = run_job(*command)
-    assert run.stdout == plain.stdout  # The system's own sitecustomize, if any, comes first.
+    # if the system has its own sitecustomize, it precedes that of the venv
+    assert run.stdout == plain.stdout
     assert short(run) == EXPECTED
 
 
@@ -140,7 +141,7 @@ LOOK = "import sys; print(getattr(sys.modules.get('sitecustomize'), 'whose', Non
 
 
 def with_and_without(run_job, tmp_path, text, *arguments):
-    """Runs Python with a sitecustomize of TEXT, with and without ebb."""
+    """Runs Python with a sitecustomize.py that contains TEXT, without and with ebb."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own/sitecustomize.py").write_text(text)
     env = {"PYTHONPATH": tmp_path / "own"}
@@ -161,7 +162,7 @@ def test_sitecustomize_of_the_user_runs_under_the_shim(run_job, tmp_path):
     ("import nowhere_at_all\n", "nowhere_at_all"),
     ("def (:\n", "SyntaxError"),
 ])
-def test_errors_of_user_sitecustomize_are_reported(run_job, tmp_path, text, word):
+def test_error_in_sitecustomize_of_the_user_is_reported(run_job, tmp_path, text, word):
     ours, plain = with_and_without(run_job, tmp_path, text, "-c", LOOK)
     assert ours == plain
     assert word in ours[2]
@@ -177,7 +178,7 @@ def test_shim_is_not_visible_as_a_sitecustomize_module(run_job):
     assert run.stdout == plain.stdout
 
 
-def test_sys_path_is_the_same_under_the_shim(run_job, tmp_path):
+def test_shim_does_not_change_sys_path(run_job, tmp_path):
     look = [sys.executable, "-c", "import sys; print(sys.path)"]
     run = run_job(*look, env={"PYTHONPATH": "/nowhere:/elsewhere"})
     plain = subprocess.run(look, env=environment({"PYTHONPATH": "/nowhere:/elsewhere"}), text=True,
@@ -193,8 +194,8 @@ def test_shim_imports_few_modules_at_interpreter_start(run_job, tmp_path):
     assert set(run.stdout.split()) == set(plain.stdout.split())
 
 
-def test_helper_thread_never_imports_threading_before_the_main_thread(run_job):
-    """The first thread that imports threading counts as the main thread, and Python waits for that
+def test_threading_is_never_first_imported_by_the_helper_thread(run_job):
+    """Python treats the first thread that imports threading as the main thread, and waits for that
     thread at exit."""
     code = """if True:
         import sys, time
@@ -218,7 +219,7 @@ def test_python_in_isolated_mode_runs_without_the_shim(run_job, flag):
 
 
 def other_pythons():
-    """Returns other Python versions, found by their usual names and in folders of version
+    """Returns other Python versions: those with the usual names, and those in folders of version
     managers."""
     found = {}
     home = os.path.expanduser("~/.pyenv/versions")
@@ -236,7 +237,7 @@ def other_pythons():
     return found
 
 
-def test_every_python_version_starts_and_old_ones_have_no_shim(run_job, project):
+def test_old_python_versions_start_under_ebb_without_the_shim(run_job, project):
     pythons = other_pythons()
     if not pythons:
         pytest.skip("there is no other Python on this machine")
@@ -249,7 +250,7 @@ def test_every_python_version_starts_and_old_ones_have_no_shim(run_job, project)
 
 # ---- the package ----
 
-def test_ebb_package_can_be_imported_in_a_job_without_install(run_job, project):
+def test_ebb_package_can_be_imported_in_a_job_without_installation(run_job, project):
     run = run_job(sys.executable, "-c", "import ebb; print(ebb.__file__)")
     if "site-packages" not in run.stdout:
         assert run.stdout == f"{PACKAGE / 'ebb' / '__init__.py'}\n"
@@ -260,12 +261,13 @@ def test_user_module_named_ebb_is_imported_instead_of_the_package(run_job, proje
     (project / "ebb.py").write_text("print('mine')\nwhose = 'mine'\n")
     (project / "train.py").write_text(TRAIN + "    import ebb\n    print(ebb.whose)\n")
     run = run_job(sys.executable, project / "train.py")
-    # The output shows that the shim did not import the user's ebb module early.
+    # The order of the output shows that the shim did not import the user's ebb module before the
+    # program did.
     assert (run.stdout, run.stderr) == ("trained\nmine\nmine\n", "")
     assert short(run) == EXPECTED
 
 
-def test_foreign_ebb_module_that_is_already_imported_is_not_replaced(run_job, project):
+def test_imported_user_module_named_ebb_is_not_replaced(run_job, project):
     (project / "train.py").write_text("import sys, types\nebb = types.ModuleType('ebb')\n"
                                       "sys.modules['ebb'] = ebb\n" + TRAIN +
                                       "    assert sys.modules['ebb'] is ebb\n")
@@ -286,7 +288,7 @@ def test_shim_sends_no_steps_if_the_job_sends_steps_itself(run_job, project):
 # ---- without the shim ----
 
 @pytest.mark.parametrize("options, env", [(["--no-shim"], {}), ([], {"EBB_SHIM": "0"})])
-def test_shim_can_be_disabled(run_job, project, options, env):
+def test_shim_can_be_disabled_by_an_option_or_a_variable(run_job, project, options, env):
     run = run_job(sys.executable, project / "train.py", options=options, env=env)
     assert (run.status, run.stdout) == (0, "trained\n")
     assert run.marks() == []
@@ -294,7 +296,7 @@ def test_shim_can_be_disabled(run_job, project, options, env):
     assert run_job(*look, options=options, env=env).stdout == "None\n"
 
 
-def test_nested_run_can_disable_the_shim(run_job, project, tmp_path):
+def test_no_shim_option_of_a_nested_run_disables_the_shim(run_job, project, tmp_path):
     run = run_job(binary(), "run", "-q", "-d", tmp_path / "inner", "--no-shim", "--",
                   sys.executable, project / "train.py")
     assert (run.status, run.stdout) == (0, "trained\n")
@@ -309,7 +311,7 @@ def run_by_hand(project, socket_path):
 
 
 @pytest.mark.parametrize("path", [None, "", "/nonexistent/marks", "x" * 300])
-def test_job_without_mark_socket_runs(project, path):
+def test_job_without_a_mark_socket_runs_to_its_end(project, path):
     result = run_by_hand(project, path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
@@ -340,13 +342,13 @@ def test_job_finishes_while_the_mark_receiver_is_stuck(project, tmp_path):
     (project / "train.py").write_text(TRAIN.replace("[1, 2, 3]", "range(20000)"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
-        # Waiting for each of the 40,000 steps would take hours.
+        # If each of the 40,000 steps waited for the receiver, the job would take hours.
         result = run_by_hand(project, path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
 @pytest.mark.parametrize("missing", ["_watch.py", "_hooks.py", "_steps.py", "__init__.py"])
-def test_job_finishes_although_the_installation_is_incomplete(project, tmp_path, missing):
+def test_job_finishes_even_if_the_ebb_installation_is_incomplete(project, tmp_path, missing):
     shutil.copytree(PACKAGE / "ebb", tmp_path / "ebb")
     (tmp_path / "ebb" / missing).unlink()
     env = environment({"PYTHONPATH": tmp_path / "ebb/_shim", "EBB_SOCKET": tmp_path / "marks"})
@@ -357,7 +359,7 @@ def test_job_finishes_although_the_installation_is_incomplete(project, tmp_path,
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_steps_counted_from_zero_after_a_restart_count_as_progress(run_job, project):
+def test_steps_counted_from_zero_after_a_restart_are_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer
@@ -377,7 +379,7 @@ time.sleep(200)  # until the guard has had enough
 
 # ---- unknown versions of torch ----
 
-def test_torch_without_optimizer_hooks_is_not_hooked(run_job, project):
+def test_torch_without_optimizer_hooks_is_left_unchanged(run_job, project):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
     run = run_job(sys.executable, project / "train.py")
@@ -396,7 +398,7 @@ def test_verbose_option_reports_a_failed_hook_in_one_line(run_job, project, opti
     assert run.stdout == "trained\n"
 
 
-def test_import_error_of_torch_is_not_hidden_by_the_shim(run_job, project):
+def test_shim_does_not_hide_an_import_error_of_torch(run_job, project):
     (project / "torch/optim/optimizer.py").write_text("raise ImportError('broken build')\n")
     run = run_job(sys.executable, project / "train.py")
     assert run.status == 1
@@ -424,7 +426,7 @@ class Data:
 
 @pytest.mark.parametrize("place", ["share/ebb/python/ebb", "lib/python3.12/site-packages/ebb",
                                    "ebb"])
-def test_shim_is_found_beside_an_installed_program(tmp_path, place):
+def test_shim_is_found_next_to_an_installed_program(tmp_path, place):
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     shutil.copy(binary(), prefix / "bin/ebb")

@@ -1,4 +1,5 @@
-"""Tests which optimizer steps count as one step, and which iterations of a loader are epochs."""
+"""Tests which optimizer steps are counted as one step, and which iterations over a loader as
+epochs."""
 
 import random
 import sys
@@ -30,7 +31,7 @@ class Listener(_wire.Wire):
 
 
 class Loader:
-    """A loader as the hooks see it, whose iterator notifies the tracker."""
+    """A loader in the form that the hooks see; its iterator notifies the tracker."""
 
     def __init__(self, tracker, length, looks_ahead=False, has_length=True):
         self.tracker, self.length, self.looks_ahead = tracker, length, looks_ahead
@@ -99,12 +100,12 @@ def values(wire, key):
             if line.startswith(key + "=")]
 
 
-def test_each_step_of_a_single_optimizer_counts_as_one_step(wire, tracker):
+def test_each_step_of_a_single_optimizer_is_counted_as_one_step(wire, tracker):
     optimizer = Optimizer()
     for _ in range(3):
         tracker.on_step(optimizer)
     assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3"]
-    # Because of this value, ebb ignores these marks if the job sends its own.
+    # BY=hook makes ebb ignore these marks if the job sends its own.
     assert values(wire, "BY") == ["hook"] * len(wire.texts)
 
 
@@ -116,7 +117,7 @@ def test_begin_mark_escapes_package_versions(wire, tracker):
     assert values(wire, "PYTHON_VERSION") == [sys.version.split()[0]]
 
 
-def test_two_optimizers_stepping_once_per_batch_count_as_one_step(wire, tracker):
+def test_two_optimizers_that_step_once_per_batch_count_one_step(wire, tracker):
     critic, actor = Optimizer(), Optimizer()
     for _ in Loader(tracker, 4):
         tracker.on_step(critic)
@@ -133,7 +134,7 @@ def test_steps_of_the_optimizer_that_steps_most_often_are_counted(wire, tracker)
     assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
-def test_many_optimizers_with_one_parameter_each_count_as_one_step(wire, tracker):
+def test_many_optimizers_that_step_in_turn_count_one_step_per_round(wire, tracker):
     many = [Optimizer() for _ in range(50)]
     for _ in range(2):
         for optimizer in many:
@@ -153,7 +154,7 @@ def test_two_optimizers_on_alternate_batches_count_one_step_per_pair(wire, track
     assert sent(wire)[-2:] == ["step 4", "epoch 4"]
 
 
-def test_steps_of_a_second_model_trained_later_are_all_counted(wire, tracker):
+def test_steps_of_second_model_trained_after_the_first_are_counted(wire, tracker):
     # The first optimizer is kept alive, so that only later batches show that it is no longer used.
     first = Optimizer()
     for optimizer in (first, Optimizer(), Optimizer()):
@@ -195,12 +196,13 @@ def test_gradients_accumulated_across_epochs_do_not_shift_epoch_ends(wire, track
     tracker.close()
     assert sent(wire) == ["begin 0", "step 1", "step 2", "epoch 2", "step 3", "step 4", "step 5",
                           "epoch 5", "end 5"]
-    # The first STEPS_PER_EPOCH is an estimate, and later ones are observed.
+    # The first STEPS_PER_EPOCH is an estimate, the later ones are exact.
     assert values(wire, "STEPS_PER_EPOCH") == ["3", "2", "3"]
 
 
 def ahead(loader):
-    """Fetches ahead as accelerate does, so that the end is known before the last batch is used."""
+    """Fetches one batch ahead, as accelerate does, so that the end is known before the last batch
+    is used."""
     batches = iter(loader)
     held = next(batches)
     for batch in batches:
@@ -231,7 +233,7 @@ def test_prefetching_of_batches_is_detected(wire, tracker):
     assert boundaries[1:] == ["epoch 8", "epoch 12"]
 
 
-def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients):
+def test_evaluation_loop_without_gradients_is_not_an_epoch(wire, tracker, no_gradients):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 4), 1):
@@ -247,8 +249,8 @@ def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients)
 def test_evaluation_with_gradients_enabled_sends_no_marks(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 3):
-        # The inner loader is read to its end between a batch of the outer loader and the step for
-        # this batch.
+        # The inner loader is exhausted between a batch of the outer loader and the step for that
+        # batch.
         assert len(list(Loader(tracker, 9))) == 9
         tracker.on_step(optimizer)
     assert len(list(Loader(tracker, 9))) == 9
@@ -282,7 +284,7 @@ def test_data_loader_of_an_outer_loop_over_tasks_sends_no_epochs(wire, tracker):
     assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 5", "epoch 10"]
 
 
-def test_epoch_left_by_break_is_not_counted(wire, tracker):
+def test_epoch_ended_by_a_break_is_not_counted(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -320,7 +322,7 @@ def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     assert values(wire, "COUNTED") == []
 
 
-def test_steps_counted_from_zero_after_a_restart_have_a_flag(wire, tracker, monkeypatch):
+def test_steps_counted_from_zero_after_a_restart_are_flagged(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):
@@ -339,7 +341,7 @@ def test_shim_sends_no_steps_if_the_job_sends_its_own(wire, tracker):
 
 def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
     optimizer = Optimizer()
-    training = Optimizer()  # Any object that supports weak references can be used here.
+    training = Optimizer()  # any object that supports weak references
     wire.begin_training(training)
     for _ in Loader(tracker, 3, looks_ahead=True):
         tracker.on_step(optimizer)
@@ -362,7 +364,7 @@ def test_plain_loop_continues_step_count_of_a_trainer_ended_mid_epoch(wire, trac
     assert sent(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
 
 
-def test_trainer_that_was_deleted_sends_no_more_marks(wire):
+def test_deleted_trainer_no_longer_claims_the_steps(wire):
     training = Optimizer()
     wire.begin_training(training)
     assert wire.has_source
@@ -370,7 +372,7 @@ def test_trainer_that_was_deleted_sends_no_more_marks(wire):
     assert not wire.has_source
 
 
-def test_step_that_a_trainer_sent_is_counted_but_not_sent_again(wire, monkeypatch):
+def test_step_sent_by_a_trainer_is_counted_but_not_sent_again(wire, monkeypatch):
     monkeypatch.setattr(_steps, "_CHECKS_APART_S", 1e6)
     seen = []
     tracker, optimizer, training = _steps.Tracker(seen.append), Optimizer(), Optimizer()
@@ -420,14 +422,14 @@ def test_step_listener_runs_once_for_a_step_of_two_optimizers(wire):
 
 
 class Unhurried(Listener):
-    """A wire that sends every step at once and never takes the fast path."""
+    """A wire that sends every step immediately and refuses the fast path."""
 
     def hold(self, n, tail):
         return False
 
 
 def train_as_drawn(seed, make):
-    """Returns the marks of a training with random interruptions, small loaders and second
+    """Returns the marks of training with random interruptions, small loaders and second
     optimizers."""
     _wire.reset(make)
     w, draw = _wire.wire(), random.Random(seed)

@@ -1,4 +1,4 @@
-"""Tests marks sent by torch training loops that do not use ebb themselves."""
+"""Tests marks sent for torch training loops that do not use ebb themselves."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ model = torch.nn.Linear(4, 1)
 """
 
 # The first optimizer imports torch's compiler, which takes as long as importing torch. Loops that
-# compile nothing run without the compiler; PLAIN also runs with unmodified torch.
+# compile nothing run with a stub of the compiler; PLAIN also runs with unmodified torch.
 NO_COMPILER = """
 import types
 compiler = types.ModuleType("torch._dynamo")
@@ -52,7 +52,7 @@ def expected(steps, epochs, evals=False):
 
 @pytest.fixture
 def train(run_job, tmp_path):
-    """Runs a script that begins with HEAD and NO_COMPILER."""
+    """Returns a function that runs a script whose beginning is HEAD and NO_COMPILER."""
     def run(text, *arguments, head=HEAD + NO_COMPILER, launcher=(), **more):
         script = tmp_path / "train.py"
         script.write_text(head + text)
@@ -83,11 +83,11 @@ def test_torch_loop_with_partial_batch_and_evaluations_sends_marks(train):
     assert short(run) == expected(3, 3, evals=True)
     assert {m["steps_per_epoch"] for m in run.marks("step", "epoch")
             if "steps_per_epoch" in m} == {3}
-    assert run.marks("hello") == []  # No code in this job could write a checkpoint.
+    assert run.marks("hello") == []  # no code in this job could write a checkpoint
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_torchdata_loader_sends_epochs(train, workers):
+def test_torchdata_loader_sends_epoch_marks(train, workers):
     pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
     new = f"StatefulDataLoader(data(10), num_workers={workers}, "
     text = PLAIN.replace("DataLoader(data(10), ", new)
@@ -110,7 +110,7 @@ for epoch in range(2):
     assert {m["steps_per_epoch"] for m in run.marks() if "steps_per_epoch" in m} == {3}
 
 
-def test_two_torch_optimizers_that_step_together_count_as_one_step(train):
+def test_torch_optimizers_that_step_together_count_one_step(train):
     run = train("""
 other = torch.nn.Linear(4, 1)
 first = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -127,7 +127,7 @@ for epoch in range(2):
     assert short(run) == expected(4, 2)
 
 
-def test_torch_loop_without_loader_sends_steps(train):
+def test_torch_loop_without_a_data_loader_sends_steps(train):
     run = train("""
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(5):
@@ -167,7 +167,7 @@ def ours():
 """
 
 
-def test_import_of_torch_loads_few_ebb_modules(run_job):
+def test_importing_torch_loads_few_ebb_modules(run_job):
     run = run_job(sys.executable, "-c", OURS + "import torch\nprint(ours())",
                   env={"EBB_KEEPERS": "0", "EBB_TRUTH": "0"})
     assert run.stdout == "['ebb', 'ebb._hooks', 'ebb._patches', 'ebb._process']\n"
@@ -190,7 +190,7 @@ if child == 0:
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_loader_workers_send_no_marks(train, context):
+def test_data_loader_workers_send_no_marks(train, context):
     run = train("""
 class Data(torch.utils.data.Dataset):
     def __len__(self):
@@ -252,7 +252,7 @@ def assert_two_ranks(run, has_end=True):
     assert run.marks("step", rank=None) == []
 
 
-def test_both_ranks_of_torchrun_send_marks(train):
+def test_both_ranks_under_torchrun_send_marks(train):
     run = train(RANKS + "main()\n",
                 head=HEAD, launcher=["-m", "torch.distributed.run", "--standalone",
                                      "--nproc-per-node", "2"])
@@ -260,7 +260,7 @@ def test_both_ranks_of_torchrun_send_marks(train):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_both_ranks_of_multiprocessing_send_marks(train, method):
+def test_both_ranks_started_by_multiprocessing_send_marks(train, method):
     run = train(RANKS + """
 def rank(n, folder):
     import os
@@ -274,7 +274,7 @@ if __name__ == "__main__":
     import torch.multiprocessing as mp
     mp.start_processes(rank, args=(os.getcwd(),), nprocs=2, start_method=sys.argv[1])
 """, method, head=HEAD)
-    # A forked rank exits without running exit handlers.
+    # a forked rank exits without running exit handlers
     assert_two_ranks(run, has_end=method != "fork")
 
 
@@ -323,7 +323,7 @@ print(callbacks)
     assert run.stdout == "[None, None, None]\n"
 
 
-def test_torch_compile_gives_the_same_code_under_the_shim(train, tmp_path):
+def test_shim_does_not_change_the_code_that_torch_compile_generates(train, tmp_path):
     text = HEAD + """
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters

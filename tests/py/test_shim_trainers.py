@@ -1,4 +1,4 @@
-"""Tests that each step of a trainer that sends marks itself is sent once."""
+"""Tests that each step of a trainer whose callback sends marks is sent only once."""
 
 import importlib.util
 import json
@@ -78,14 +78,14 @@ def assert_sent_once(run):
     assert {m["pid"] for m in run.marks()} == {run.marks("begin")[0]["pid"]}
 
 
-def test_callback_added_by_the_script_is_not_added_again(run_job, tmp_path):
+def test_callback_is_not_added_if_the_script_already_added_one(run_job, tmp_path):
     needs("transformers", "accelerate", "ebb.hf")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
     (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + text)
     assert_sent_once(run_job(sys.executable, tmp_path / "train.py"))
 
 
-def test_pytorch_lightning_trainer_gets_the_callback(run_job, tmp_path):
+def test_pytorch_lightning_trainer_gets_the_default_callback(run_job, tmp_path):
     needs("pytorch_lightning", "ebb.lightning")
     (tmp_path / "train.py").write_text(LIGHTNING.replace("PACKAGE", "pytorch_lightning"))
     assert_sent_once(run_job(sys.executable, tmp_path / "train.py"))
@@ -105,7 +105,7 @@ for x in DataLoader(torch.randn(9, 4), batch_size=3):
 @pytest.fixture(scope="module", params=[HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
                 ids=["hf", "lightning"])
 def trained(request, tmp_path_factory):
-    """A finished job that trained with a trainer and then in a plain loop."""
+    """A finished job that trained with a trainer first and in a plain loop afterwards."""
     needs("transformers", "accelerate", "lightning")
     folder = tmp_path_factory.mktemp("trained")
     (folder / "train.py").write_text(COUNT + request.param + PLAIN)
@@ -115,7 +115,7 @@ def trained(request, tmp_path_factory):
     return run
 
 
-def test_trainer_gets_the_callback(trained):
+def test_trainer_without_a_callback_gets_the_default_callback(trained):
     kinds = [m["kind"] for m in trained.marks()]
     marks = trained.marks()[:kinds.index("end") + 1]
     assert [m["step"] for m in marks if m["kind"] == "step"] == [1, 2, 3, 4, 5, 6]
@@ -134,7 +134,7 @@ def test_plain_loop_after_a_trainer_sends_marks(trained):
     assert json.loads(trained.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_lightning_trainer_gets_callback_if_ebb_imports_lightning(run_job, tmp_path):
+def test_lightning_imported_by_ebb_gets_the_default_callback(run_job, tmp_path):
     needs("lightning")
     text = "import ebb.lightning\n" + LIGHTNING.replace("PACKAGE", "lightning.pytorch")
     (tmp_path / "train.py").write_text(text)
@@ -162,7 +162,7 @@ atexit.register(lambda: print(json.dumps(looks)))
 
 @pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
                          ids=["hf", "lightning"])
-def test_trainer_step_counts_once_if_a_user_file_is_named_ebb(run_job, tmp_path, text):
+def test_trainer_step_is_counted_once_if_a_user_file_is_named_ebb(run_job, tmp_path, text):
     needs("transformers", "accelerate", "lightning")
     (tmp_path / "ebb.py").write_text("")
     (tmp_path / "train.py").write_text(COUNT + text)
@@ -172,7 +172,7 @@ def test_trainer_step_counts_once_if_a_user_file_is_named_ebb(run_job, tmp_path,
     assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_trainer_step_counts_once_without_the_shim(run_job, tmp_path):
+def test_trainer_step_is_counted_once_without_the_shim(run_job, tmp_path):
     needs("transformers", "accelerate")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
     (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + COUNT + text)
@@ -182,7 +182,7 @@ def test_trainer_step_counts_once_without_the_shim(run_job, tmp_path):
     assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_trainer_without_shim_sends_no_marks(run_job, tmp_path):
+def test_trainer_without_shim_and_callback_sends_no_marks(run_job, tmp_path):
     needs("transformers", "accelerate")
     (tmp_path / "train.py").write_text(HF)
     run = run_job(sys.executable, tmp_path / "train.py", options=["--no-shim"])

@@ -1,4 +1,4 @@
-"""Tests that a job can request its own verdict, and that no other process receives it."""
+"""Tests that a job can request its own verdict, and that no other process receives the answer."""
 
 import json
 import subprocess
@@ -18,17 +18,17 @@ print(json.dumps(answer))
 """
 
 
-def test_job_receives_its_own_verdict(run_job):
+def test_verdict_requested_by_a_job_is_its_own(run_job):
     run = run_job(sys.executable, "-c", WAIT)
     answer = json.loads(run.stdout)
     # The verdict is undecided, unless the machine is so slow that ebb sees flat memory.
     assert answer["verdict"] in ("undecided", "stable", "spiking", "plateaued")
     assert answer["leak"] is (None if answer["verdict"] == "undecided" else False)
     assert answer["peak_bytes"] > 0 and answer["samples"] >= 1
-    assert run.marks() == []  # Requests for a verdict are not recorded.
+    assert run.marks() == []  # requests for a verdict are not recorded
 
 
-def test_verdict_outside_a_run_is_not_available():
+def test_verdict_requested_outside_a_run_is_None():
     result = subprocess.run([sys.executable, "-c", "import ebb; print(ebb.verdict())"], text=True,
                             env=environment({"PYTHONPATH": PACKAGE}), stdout=subprocess.PIPE,
                             timeout=PATIENCE_S)
@@ -73,7 +73,7 @@ os.rmdir(os.path.join(folder, "below"))
 """
 
 
-def test_verdict_is_sent_only_to_sockets_beside_the_mark_socket(run_job):
+def test_verdict_is_sent_only_to_sockets_next_to_the_mark_socket(run_job):
     run = run_job(sys.executable, "-c", QUESTIONS)
     assert (run.status, run.stdout, run.stderr) == (0, "True\n[]\n", "")
     assert run.marks() == []

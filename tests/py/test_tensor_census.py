@@ -1,5 +1,5 @@
-"""Tests the census: memory of each tensor counted once, objects by type, their holders, and
-requests at a safe point."""
+"""Tests the census: memory of each storage counted once, objects by type, references to the
+largest, and requests answered between steps."""
 
 import gc
 import json
@@ -35,7 +35,7 @@ held_by_the_module = {}
 
 
 def take():
-    """Takes a census with enough time for every object on a busy machine."""
+    """Takes a census with enough time for all objects even on a busy machine."""
     return ebb.torch.census(keep=False, budget_s=PATIENCE_S)
 
 
@@ -49,21 +49,21 @@ def row(census, **wanted):
 
 
 def test_census_counts_objects_that_the_garbage_collector_ignores(monkeypatch):
-    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # Many modules may be loaded in the test process.
+    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # the test process may have loaded many modules
         monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
     kept = [bytearray(100_000) for _ in range(50)]
     things = [Thing(number=i) for i in range(30)]
     grown = ebb.torch.census_diff(before, take(), top=100)
     by_name = {g.name: g for g in grown}
-    # Other modules may have created a few small objects meanwhile.
+    # Other modules may have created a few small objects in the meantime.
     assert len(kept) <= by_name["bytearray"].count <= len(kept) + 5
     assert 50 * 100_000 <= by_name["bytearray"].bytes <= 50 * 101_000
     assert grown[0].name == "bytearray"
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
 
 
-def test_census_is_plain_json_and_contains_its_own_cost():
+def test_census_can_be_stored_as_json_and_contains_its_own_cost():
     c = take()
     assert c.cost_s > 0 and c.pid == os.getpid()
     again = json.loads(json.dumps(c.to_dict()))
@@ -72,7 +72,7 @@ def test_census_is_plain_json_and_contains_its_own_cost():
     assert ebb.torch.census_diff(again, c) == []
 
 
-def test_census_samples_a_long_list_and_counts_all_entries():
+def test_census_extrapolates_the_count_from_part_of_a_long_list():
     before = take()
     kept = [b"%d" % i * 20 for i in range(100_000)]
     grown = ebb.torch.census_diff(before, take(), top=100)
@@ -87,7 +87,7 @@ def test_census_that_runs_out_of_time_estimates_sizes():
     assert all("no time" in h.chain for h in c.largest)
 
 
-def test_census_survives_object_with_failing_sizeof():
+def test_census_survives_an_object_whose_sizeof_method_fails():
     class Hostile:
         def __sizeof__(self):
             raise RuntimeError("no")
@@ -118,7 +118,7 @@ def test_census_works_without_torch():
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
-# ---- holders ----
+# ---- chains of references ----
 
 
 def chain(o):
@@ -157,12 +157,12 @@ def test_search_for_references_keeps_no_variable_alive():
     assert watched() is None
 
 
-def test_objects_visited_by_the_census_can_be_freed_afterwards():
+def test_object_found_by_a_reference_search_can_be_freed_afterwards():
     import weakref
 
     def keeper():
         box = [Thing()]
-        ours = [box[0]]  # Like the census, the test refers to the object from a list of its own.
+        ours = [box[0]]  # like the census, refers to the object from a list of its own
         _referrers.chain(ours[0], [ours], time.monotonic() + 5)
         _referrers.owner(ours[0], [ours], time.monotonic() + 5)
         return weakref.ref(box[0])
@@ -175,7 +175,7 @@ def test_objects_visited_by_the_census_can_be_freed_afterwards():
         gc.enable()
 
 
-def test_census_leaves_the_locals_of_running_functions_unchanged():
+def test_reference_search_leaves_locals_of_functions_unchanged():
     def user(number):
         seen = locals()
         chain(Thing())
@@ -184,7 +184,7 @@ def test_census_leaves_the_locals_of_running_functions_unchanged():
     assert user(7) == 7
 
 
-def test_chain_of_references_is_cut_off_at_the_time_limit():
+def test_chain_of_references_ends_at_the_time_limit():
     assert "out of time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
 
 
@@ -214,7 +214,7 @@ def test_small_view_is_counted_with_all_bytes_of_its_storage(torch):
     assert part.shape[0] == 1
 
 
-def test_census_has_one_row_per_type_shape_and_requires_grad(torch):
+def test_census_has_one_row_per_dtype_shape_and_requires_grad(torch):
     kept = [
         torch.zeros(31, 7),
         torch.zeros(31, 7, dtype=torch.float16),
@@ -227,7 +227,7 @@ def test_census_has_one_row_per_type_shape_and_requires_grad(torch):
     assert len(kept) == 3
 
 
-def test_census_separates_graph_tensors_from_parameters(torch):
+def test_census_separates_computed_tensors_from_parameters(torch):
     weight = torch.nn.Parameter(torch.zeros(37, 5))
     made = weight * 2
     c = take()
@@ -236,7 +236,7 @@ def test_census_separates_graph_tensors_from_parameters(torch):
     assert made.requires_grad
 
 
-def test_gradients_without_python_object_are_counted(torch):
+def test_gradients_without_a_python_object_are_counted(torch):
     model = torch.nn.Linear(211, 13)
     model(torch.ones(2, 211)).sum().backward()
     c = take()
@@ -246,7 +246,7 @@ def test_gradients_without_python_object_are_counted(torch):
     assert gradient.count == 1
 
 
-def test_tensors_without_storage_count_zero_bytes(torch):
+def test_tensors_without_storage_are_counted_with_zero_bytes(torch):
     meta = torch.zeros(5000, 5000, device="meta")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -257,14 +257,14 @@ def test_tensors_without_storage_count_zero_bytes(torch):
     assert meta is not None and fake is not None
 
 
-def test_sparse_tensor_has_the_bytes_of_its_parts(torch):
+def test_sparse_tensor_is_counted_with_the_bytes_of_its_parts(torch):
     sparse = torch.sparse_coo_tensor([[0, 1, 2]], [1.0, 2.0, 3.0], (7919,))
     found = row(take(), shape=[7919])
     assert found.count == 1 and 0 < found.bytes <= 3 * 8 + 3 * 4
     assert sparse.is_sparse
 
 
-def test_census_survives_tensor_subclass_with_failing_methods(torch):
+def test_census_survives_a_tensor_subclass_whose_methods_fail(torch):
     class Hostile(torch.Tensor):
         @classmethod
         def __torch_function__(cls, *args, **kwargs):
@@ -295,7 +295,7 @@ def test_growth_between_censuses_is_sorted_by_bytes(torch):
     assert grown[0].bytes == 4 * 1013 * 101 * 4
 
 
-def test_census_creates_no_objects_that_outlive_it(torch):
+def test_census_leaves_no_objects_behind(torch):
     kept = [torch.zeros(11, 11) for _ in range(200)]
     take()
     gc.collect()
@@ -313,19 +313,19 @@ def test_census_creates_no_objects_that_outlive_it(torch):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Sets up a run folder and a socket for marks."""
+    """Provides a run folder and a socket for marks."""
     monkeypatch.setenv("EBB_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("EBB_TRUTH", "0")
     for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
         monkeypatch.setattr(_control, name, value)
     monkeypatch.setattr(_census, "_kept", 0)
-    # On a busy machine threads may end late, so the test waits long.
+    # Threads may end late on a busy machine, so the test waits long.
     monkeypatch.setattr(_control, "_FORK_PATIENCE_S", PATIENCE_S)
     with listening(monkeypatch) as marks:
         path = marks.getsockname()
         yield Thing(folder=tmp_path, socket=path, marks=marks, short=os.path.dirname(path))
-    # A thread of an earlier test may still poll a descriptor that now is another socket, and would
-    # keep it open.
+    # A thread left by a test might poll a descriptor that has become another socket, and would keep
+    # that socket open.
     wait_for(lambda: not threads(), "the end of the thread that listened")
 
 
@@ -346,7 +346,7 @@ def kept(run):
     return sorted(p.name for p in (run.folder / "census").glob("*.json"))
 
 
-def test_census_request_is_answered_at_step_end(run, monkeypatch):
+def test_census_request_is_answered_at_the_end_of_a_step(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -364,7 +364,7 @@ def test_census_request_is_answered_at_step_end(run, monkeypatch):
     assert kept(run) == [f"0001-{os.getpid()}-{n}.json"]
 
 
-def test_census_request_without_steps_is_answered_by_thread(run, monkeypatch):
+def test_census_request_is_answered_by_a_thread_if_no_step_ends(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
     ebb.step(4)
     assert [t for t in threading.enumerate() if t.name == "ebb-control" and t.daemon]
@@ -375,7 +375,7 @@ def test_census_request_without_steps_is_answered_by_thread(run, monkeypatch):
     assert (document["at"], document["step"]) == ("thread", 4)
 
 
-def test_checkpoint_request_reaches_the_job_despite_the_census(run):
+def test_census_thread_does_not_take_checkpoint_requests(run):
     ebb.step(1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")
@@ -383,7 +383,7 @@ def test_checkpoint_request_reaches_the_job_despite_the_census(run):
     ebb.checkpoint_done()
 
 
-def test_request_for_a_census_that_cannot_be_written_fails(run, monkeypatch):
+def test_census_request_fails_if_the_census_cannot_be_written(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
     (run.folder / "census").write_text("not a folder")
     ebb.step(1)
@@ -412,14 +412,14 @@ def test_census_files_of_an_earlier_process_with_same_pid_are_kept(run):
     assert f"0004-{os.getpid()}-1.json" in kept(run) and len(kept(run)) == 3
 
 
-def test_environment_variable_enables_periodic_census(run, monkeypatch):
+def test_ebb_census_every_variable_enables_periodic_censuses(run, monkeypatch):
     monkeypatch.setenv("EBB_CENSUS_EVERY", "7")
     for n in range(1, 8):
         ebb.step(n)
     assert kept(run) == [f"0001-{os.getpid()}-7.json"]
 
 
-def test_periodic_census_becomes_rarer_in_a_long_run(run, monkeypatch):
+def test_periodic_censuses_become_rarer_in_a_long_run(run, monkeypatch):
     monkeypatch.setattr(_control, "_DOUBLE_AFTER", 4)
     monkeypatch.setattr(
         _census, "take", lambda step, at, budget: _census.Census(1, None, 0.0, step, at))
@@ -471,7 +471,7 @@ assert len(os.listdir("/proc/self/fd")) == descriptors
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
-def test_census_request_made_before_a_fork_is_answered_after_the_fork(run, monkeypatch):
+def test_census_request_pending_during_a_fork_is_answered_afterwards(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -487,7 +487,7 @@ def test_census_request_made_before_a_fork_is_answered_after_the_fork(run, monke
         assert answer(replies)["STATUS"] == "done"
 
 
-def test_census_thread_started_after_fork_answers_pending_request(run, monkeypatch):
+def test_census_thread_started_after_a_fork_answers_pending_requests(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -501,9 +501,10 @@ def test_census_thread_started_after_fork_answers_pending_request(run, monkeypat
         assert answer(replies)["STATUS"] == "done"
 
 
-# With an interval of 0, steps are delayed for the helper thread; otherwise they are sent at once.
+# With an interval of 0, steps are held back for the helper thread; otherwise they are sent
+# immediately.
 @pytest.mark.parametrize("every", [0, 1000])
-def test_census_listener_ends_when_the_mark_socket_is_closed(run, every):
+def test_census_thread_ends_when_the_mark_socket_is_closed(run, every):
     ebb.torch.census_every(every)
     ebb.step(1)
     assert threads()
@@ -526,7 +527,7 @@ def test_census_outside_a_run_starts_no_thread(tmp_path, monkeypatch):
     before = set(threading.enumerate())
     _control.start()
     _control.at_step(1)
-    # Threads of earlier tests may end during this test.
+    # threads of earlier tests may end during this test
     assert set(threading.enumerate()) <= before
     assert ebb.torch.census().object_count > 0
     assert _control._pid == 0

@@ -33,7 +33,7 @@ def free_port():
 
 
 def run_agents(folder, *command):
-    """Starts two agents with two ranks each, and returns their exit statuses and outputs."""
+    """Starts two agents with two ranks each. Returns their exit statuses and outputs."""
     (folder / "train.py").write_text(TRAINER)
     env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
     nodes = ["--nnodes=2", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
@@ -64,7 +64,7 @@ def leaking(tmp_path_factory):
     return folder, run_agents(folder, EBB, "run", "--limit", "250M", "--", *command)
 
 
-def test_two_torchrun_agents_are_two_nodes_of_one_job(leaking):
+def test_two_torchrun_agents_appear_as_two_nodes_of_one_job(leaking):
     folder, _ = leaking
     made = [f for f in (folder / "ebb-runs").iterdir() if not f.is_symlink()]
     assert len(made) == 1

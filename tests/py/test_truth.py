@@ -1,4 +1,5 @@
-"""Tests allocator figures at step ends: correct, cheap, and recorded as series with verdicts."""
+"""Tests allocator metrics at step ends: correct values, low cost, and recording as series with
+verdicts."""
 
 import json
 import os
@@ -44,7 +45,7 @@ def received(marks):
 
 
 @needs_mallinfo2
-def test_live_heap_figure_follows_allocations_and_frees():
+def test_live_heap_metric_follows_allocations_and_frees():
     before = _truth.read()["heap_live_bytes"]
     held = [bytearray(4 << 20) for _ in range(16)]
     grown = _truth.read()["heap_live_bytes"] - before
@@ -55,7 +56,7 @@ def test_live_heap_figure_follows_allocations_and_frees():
 
 @needs_mallinfo2
 def test_freed_memory_below_a_live_block_is_counted_as_free_heap():
-    # The blocks are too small for malloc to use mmap.
+    # too small for malloc to use mmap
     held = [bytearray(100 << 10) for _ in range(320)]
     lid = bytearray(100 << 10)
     before = _truth.read()["heap_free_bytes"]
@@ -64,7 +65,7 @@ def test_freed_memory_below_a_live_block_is_counted_as_free_heap():
     del lid
 
 
-def test_allocator_figures_are_sent_in_one_mark(marks):
+def test_allocator_metrics_are_sent_in_one_mark(marks):
     _truth.at_step(1)
     [mark] = received(marks)
     assert mark.pop("KIND") == "series"
@@ -72,7 +73,7 @@ def test_allocator_figures_are_sent_in_one_mark(marks):
     assert all(int(value) >= 0 for value in mark.values())
 
 
-def test_allocator_figures_are_sent_at_most_once_per_sample(marks, monkeypatch):
+def test_allocator_metrics_are_sent_at_most_every_half_second(marks, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for n in range(5):
@@ -83,7 +84,7 @@ def test_allocator_figures_are_sent_at_most_once_per_sample(marks, monkeypatch):
     assert len(received(marks)) == 1
 
 
-def test_slow_allocator_figures_are_read_less_often(marks, monkeypatch):
+def test_allocator_metrics_that_are_slow_to_read_are_read_less_often(marks, monkeypatch):
     now = 1000.0
 
     def slow():
@@ -108,13 +109,13 @@ def test_slow_allocator_figures_are_read_less_often(marks, monkeypatch):
     assert len(received(marks)) == 2
 
 
-def test_environment_variable_disables_allocator_figures(marks, monkeypatch):
+def test_ebb_truth_variable_disables_allocator_metrics(marks, monkeypatch):
     monkeypatch.setenv("EBB_TRUTH", "0")
     _truth.at_step(1)
     assert received(marks) == []
 
 
-def test_forked_child_sends_no_allocator_figures(marks):
+def test_forked_child_sends_no_allocator_metrics(marks):
     _wire.wire()
     child = os.fork()
     if child == 0:
@@ -124,7 +125,7 @@ def test_forked_child_sends_no_allocator_figures(marks):
     assert received(marks) == []
 
 
-def test_cuda_figures_are_read_only_if_cuda_is_initialized(monkeypatch):
+def test_cuda_metrics_are_read_only_if_cuda_is_initialized(monkeypatch):
     asked = []
 
     def stats():
@@ -160,7 +161,7 @@ def stand_in_for_jax(monkeypatch, is_started, arrays, stats):
     return {name: value for name, value in _truth.read().items() if name.startswith("jax")}
 
 
-def test_reading_jax_figures_never_starts_a_backend(monkeypatch):
+def test_reading_jax_metrics_never_starts_a_backend(monkeypatch):
     def fail():
         raise AssertionError("a backend was started")
 
@@ -171,16 +172,17 @@ def test_reading_jax_figures_never_starts_a_backend(monkeypatch):
     assert stand_in_for_jax(monkeypatch, False, [4], [{"bytes_in_use": 9}]) == {}
 
 
-def test_jax_figures_are_the_sums_of_arrays_and_devices(monkeypatch):
+def test_jax_metrics_are_the_sums_of_arrays_and_of_device_memory(monkeypatch):
     stats = [{"bytes_in_use": 9}, {"bytes_in_use": 7}]
     found = stand_in_for_jax(monkeypatch, True, [4, 8], stats)
     assert found == {"jax_device_bytes": 16, "jax_live_bytes": 12}
-    assert stand_in_for_jax(monkeypatch, True, [4], [None]) == {"jax_live_bytes": 4}  # the CPU
+    # the CPU, which does not report its memory
+    assert stand_in_for_jax(monkeypatch, True, [4], [None]) == {"jax_live_bytes": 4}
     too_many = [1] * (_truth._JAX_ARRAYS + 1)
     assert stand_in_for_jax(monkeypatch, True, too_many, stats) == {"jax_device_bytes": 16}
 
 
-def test_figures_of_jax_are_sent_as_soon_as_a_backend_is_in_use():
+def test_jax_metrics_are_sent_as_soon_as_a_backend_is_in_use():
     """Runs in a separate process, because JAX cannot be unloaded."""
     pytest.importorskip("jax", reason="jax is not installed")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "JAX_PLATFORMS": "cpu"}
@@ -194,7 +196,7 @@ assert _truth.read()["jax_live_bytes"] >= array.nbytes
     assert done.returncode == 0, done.stderr
 
 
-def test_unreadable_allocator_figure_is_left_out(monkeypatch):
+def test_allocator_metric_that_cannot_be_read_is_omitted(monkeypatch):
     def broken():
         raise RuntimeError("driver")
 
@@ -222,7 +224,7 @@ while time.monotonic() < until or n < 200:  # on a machine that stands still for
 
 @needs_mallinfo2
 @pytest.mark.skipif(not os.path.exists(BINARY), reason="ebb is not built")
-def test_allocator_figures_have_the_same_verdict_live_and_recorded(tmp_path):
+def test_verdicts_on_allocator_metrics_are_the_same_live_and_recorded(tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
     env["PYTHONPATH"] = str(ROOT / "python")
     folder = tmp_path / "run"

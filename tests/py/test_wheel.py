@@ -33,7 +33,7 @@ def worked(result):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """Copies the files of a fresh clone, including uncommitted changes."""
+    """Copies the files that a fresh clone would have, with uncommitted changes."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if listed.returncode != 0:
@@ -61,11 +61,11 @@ def wheel(checkout, venv, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     backend = run(*pip, "--retries", "1", "--timeout", "30", "download", "-q", "-d",
                   folder / "backend", "scikit-build-core>=0.10")
-    # The wheel is built with --no-index, so the package index need not be reachable again.
+    # The wheel is built with --no-index, so a package index is no longer required.
     if backend.returncode == 0:
         worked(run(*pip, "wheel", "--no-index", "--find-links", folder / "backend", "--no-deps",
                    "-w", folder, checkout))
-    # With the build backend installed, the wheel can be built without a package index.
+    # with the build backend installed, building the wheel requires no package index
     elif importlib.util.find_spec("scikit_build_core"):
         worked(run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index",
                    "--no-deps", "-w", folder, checkout))
@@ -82,7 +82,7 @@ def installed(wheel, venv):
     return venv / "bin"
 
 
-def test_one_wheel_serves_all_python_versions(wheel):
+def test_one_wheel_serves_all_supported_python_versions(wheel):
     assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
 
 
@@ -104,13 +104,13 @@ def test_command_in_a_wheel_is_the_ebb_program_and_not_a_script(installed):
     assert (installed / "ebb").read_bytes()[:4] == b"\x7fELF"
 
 
-def test_wheel_command_and_package_have_the_same_version(installed):
+def test_command_and_package_of_a_wheel_have_the_same_version(installed):
     version = worked(run(installed / "ebb", "version")).split()
     package = run(installed / "python", "-c", "import ebb; print(ebb.__version__)", cwd="/")
     assert worked(package).strip() in version
 
 
-def test_job_runs_with_the_installed_wheel(installed, tmp_path):
+def test_installed_wheel_can_run_a_job(installed, tmp_path):
     result = run(installed / "ebb", "run", "--run-dir", tmp_path / "run", "--",
                  installed / "python", "-c", "import ebb; ebb.step(3); print('trained')",
                  cwd=tmp_path)
@@ -129,6 +129,6 @@ def test_python_m_ebb_runs_the_program_of_the_wheel(installed, tmp_path):
             == worked(run(installed / "ebb", "version", cwd=tmp_path)))
 
 
-def test_wheel_import_requires_no_other_package(installed):
+def test_importing_the_wheel_package_loads_no_other_package(installed):
     code = "import ebb, sys; print(sorted({'torch', 'PIL', 'numpy', 'asyncio'} & set(sys.modules)))"
     assert worked(run(installed / "python", "-c", code, cwd="/")).strip() == "[]"

@@ -1,5 +1,5 @@
-"""Tests eight programs of the zoo with seven seconds of training each. No leaking program may be
-called stable, and no benign program a leak, however slow the machine is. "undecided" is always
+"""Tests eight programs of the zoo with seven seconds of training each. However slow the machine is,
+no leaking program may be called stable and no benign program a leak. "undecided" is always
 accepted."""
 
 import json
@@ -26,7 +26,8 @@ def truth_of(name):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Runs one program of the zoo under ebb; returns its run folder and its own counts."""
+    """Returns a function that runs one program of the zoo under ebb, and returns its run folder and
+    the program's own counts."""
     def record(name, flags):
         folder, counts = tmp_path / "run", tmp_path / "counts.jsonl"
         command = [binary(), "run", "-q", "-d", str(folder), "--interval", "200ms", "--",

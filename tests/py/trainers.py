@@ -1,4 +1,4 @@
-"""Helpers for the tests of the callbacks: a wire that records marks, and small trainings."""
+"""Helpers for the tests of the callbacks: a wire that records marks, and short trainings."""
 
 import os
 import pathlib
@@ -12,7 +12,8 @@ from ebb import _wire  # noqa: E402
 
 
 class Recorder(_wire.Wire):
-    """Keeps every mark, and returns requests after a given mark was sent."""
+    """Records every mark instead of sending it, and simulates requests that arrive after certain
+    marks."""
 
     def __init__(self):
         super().__init__()
@@ -36,17 +37,17 @@ class Recorder(_wire.Wire):
         return True
 
     def bind(self):
-        return False  # The package must not find a socket in this environment.
+        return False  # the package must not create a socket
 
     def listen(self, rank=None, role="rank"):
         return self.mark("hello", True, rank=rank, role=role)
 
     def hold_back(self):
-        """From now on, collects steps into as few marks as possible. Steps already pending are not
-        sent."""
+        """From now on, holds back steps as long as possible, so that they share marks."""
         self.help(lambda: None)
         self.help = lambda wake: None
-        self._steps_sent = _wire._STEPS_AT_ONCE  # The first steps are always sent one by one.
+        # otherwise the first steps would be sent one by one
+        self._steps_sent = _wire._STEPS_AT_ONCE
         self._is_held_back = True
 
     def _send_step(self, patience_s):
@@ -65,7 +66,7 @@ class Recorder(_wire.Wire):
 
 
 def our_calls(function, *args):
-    """Returns the ebb functions that a call runs through."""
+    """Returns the names of the ebb functions that a call of FUNCTION calls."""
     folder, names = os.path.dirname(_wire.__file__), []
 
     def note(frame, event, _):
@@ -81,7 +82,7 @@ def our_calls(function, *args):
 
 
 def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
-    """Returns a Trainer of a small network with dropout on reproducible random numbers."""
+    """Returns a Trainer for a small network with dropout, with reproducible random numbers."""
     import torch
     from transformers import Trainer, TrainingArguments, set_seed
 
@@ -131,9 +132,9 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 
 def leave():
-    """Ends a rank without shutting down its interpreter. gloo's threads release the last tensors
+    """Ends a rank without shutting down the interpreter. gloo's threads release the last tensors
     late, and abort the process if the interpreter has already shut down (pytorch/pytorch#179291).
-    The tensors live that long because the model that refers to them still exists."""
+    The tensors live until then because the model that refers to them still exists."""
     import torch
 
     torch.distributed.destroy_process_group()
