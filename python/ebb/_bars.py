@@ -37,7 +37,7 @@ class _Bar:
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self.due = 0.0  # time before which calling on_update has no effect
+        self.due = 0.0  # on_update need not be called before this time
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
         self._spent: dict[_Site, float] = {}  # seconds that the bars of each loop have run
         self._clock: Optional[_Site] = None  # the loop whose bars are counted as steps

@@ -47,7 +47,7 @@ _INTERVAL_S = 1.0  # seconds between two scans
 _VARIABLES_SHARE = 0.006
 _SHARE = 0.0025  # maximum fraction of the run time since the first step spent on full scans
 _BUDGET_S = 0.3  # seconds that full scans may take in total, even above _SHARE, if a report is due
-# maximum fraction of the run time that full scans take within _BUDGET_S
+# maximum fraction of the run time spent on full scans while they are within _BUDGET_S
 _YOUNG_SHARE = 0.05
 # estimated duration of the first full scan, in seconds per allocated memory block
 _BLOCK_S = 1e-7

@@ -55,7 +55,7 @@ def train(folder, *arguments):
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_attach_records_steps_and_keeps_the_weights_of_training(tmp_path):
+def test_attach_records_steps_without_changing_the_weights(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     job = train(tmp_path)
     assert job.stdout.readline() == "ready\n"

@@ -611,7 +611,7 @@ def test_ebb_binary_variable_selects_the_ebb_program(tmp_path, monkeypatch):
     assert find_ebb() == str(other)
 
 
-def test_folders_in_PATH_are_searched_last_for_the_ebb_program(tmp_path, monkeypatch):
+def test_folders_in_path_are_searched_last_for_the_ebb_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)

@@ -28,7 +28,7 @@ def test_verdict_requested_by_a_job_is_its_own(run_job):
     assert run.marks() == []  # requests for a verdict are not recorded
 
 
-def test_verdict_requested_outside_a_run_is_None():
+def test_verdict_request_outside_a_run_returns_nothing():
     result = subprocess.run([sys.executable, "-c", "import ebb; print(ebb.verdict())"], text=True,
                             env=environment({"PYTHONPATH": PACKAGE}), stdout=subprocess.PIPE,
                             timeout=PATIENCE_S)

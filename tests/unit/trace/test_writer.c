@@ -604,7 +604,7 @@ static void raw_parts_of_an_incompressible_block_are_not_overwritten(void **stat
     trace_reader_free(r);
 }
 
-static void recording_in_a_removed_folder_is_an_error(void **state)
+static void creating_a_recording_in_a_missing_folder_is_an_error(void **state)
 {
     (void)state;
     struct trace_writer *w;
@@ -633,7 +633,7 @@ int main(void)
         cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
         cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),
         cmocka_unit_test(raw_parts_of_an_incompressible_block_are_not_overwritten),
-        cmocka_unit_test(recording_in_a_removed_folder_is_an_error),
+        cmocka_unit_test(creating_a_recording_in_a_missing_folder_is_an_error),
     };
     fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);
