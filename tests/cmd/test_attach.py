@@ -134,7 +134,7 @@ def test_attach_and_detach_leave_the_program_unchanged(python, attach, installed
         assert finish(job) == f"finished {names}\n"
 
 
-def test_attach_ends_when_the_job_exits(attach, installed, open_folder):
+def test_attach_command_exits_when_the_attached_process_exits(attach, installed, open_folder):
     with program(BUSY) as job, attached(installed, open_folder, job.pid) as ebb:
         finish(job)
         text = ebb.stderr.read()
@@ -142,7 +142,7 @@ def test_attach_ends_when_the_job_exits(attach, installed, open_folder):
         assert "the job ended" in text
 
 
-def test_attach_ends_on_ctrl_c_and_on_detach(installed, open_folder):
+def test_attach_command_exits_on_ctrl_c_or_ebb_detach(installed, open_folder):
     with program(BUSY) as job:
         with attached(installed, open_folder, job.pid) as ebb:
             ebb.send_signal(signal.SIGINT)
@@ -156,7 +156,7 @@ def test_attach_ends_on_ctrl_c_and_on_detach(installed, open_folder):
         assert installed.notes() == [f"start {job.pid}", f"stop {job.pid}"] * 2
 
 
-def test_detach_removes_hooks_of_a_killed_ebb(installed, open_folder):
+def test_detach_removes_hooks_left_by_a_killed_ebb(installed, open_folder):
     with program(BUSY) as job:
         with attached(installed, open_folder, job.pid) as ebb:
             ebb.kill()
@@ -166,13 +166,13 @@ def test_detach_removes_hooks_of_a_killed_ebb(installed, open_folder):
         assert alive(job.pid)
 
 
-def test_detach_reports_that_nothing_is_attached(installed):
+def test_detach_of_a_never_attached_process_is_refused(installed):
     with program(BUSY) as job:
         result = run_ebb("detach", job.pid, program=str(installed.program))
         assert result.returncode == 2 and "not attached" in result.stderr
 
 
-def test_second_detach_reports_that_nothing_is_attached(attach, installed):
+def test_detach_after_a_timed_attach_is_refused_as_not_attached(attach, installed):
     with program(BUSY) as job:
         assert attach("--for", "100ms", job.pid).returncode == 0
         result = run_ebb("detach", job.pid, program=str(installed.program))
@@ -180,19 +180,19 @@ def test_second_detach_reports_that_nothing_is_attached(attach, installed):
         assert installed.notes() == [f"start {job.pid}", f"stop {job.pid}"]
 
 
-def test_heap_finds_the_run_of_an_attached_process(installed, open_folder):
+def test_heap_command_accepts_the_pid_of_an_attached_process(installed, open_folder):
     with program(BUSY) as job, attached(installed, open_folder, job.pid):
         result = run_ebb("heap", job.pid, program=str(installed.program))
         assert "does not run under ebb" not in result.stderr
         assert "ebb-runs/" in result.stderr  # the fake package sends no heap table
 
 
-def test_second_attach_is_refused(attach, installed, open_folder):
+def test_attach_to_an_already_attached_process_is_refused(attach, installed, open_folder):
     with program(BUSY) as job, attached(installed, open_folder, job.pid):
         assert refused(attach(job.pid), "already", f"ebb detach {job.pid}")
 
 
-def test_attach_with_all_option_includes_child_processes(attach, installed):
+def test_attach_all_option_includes_child_processes(attach, installed):
     code = """
         import os, sys, time
         kids = [os.fork() for _ in range(2)] if len(sys.argv) == 1 else []
@@ -210,7 +210,7 @@ def test_attach_with_all_option_includes_child_processes(attach, installed):
         assert started == stopped
 
 
-def test_attach_succeeds_if_the_interpreter_file_is_deleted_or_renamed(attach, installed, tmp_path):
+def test_attach_works_if_the_interpreter_file_was_deleted_or_renamed(attach, installed, tmp_path):
     if not os.path.exists("/usr/bin/python3"):
         pytest.skip("the Python to copy is missing")
     copy = tmp_path / "renamed"
@@ -222,7 +222,7 @@ def test_attach_succeeds_if_the_interpreter_file_is_deleted_or_renamed(attach, i
         assert installed.notes()[0] == f"start {job.pid}"
 
 
-def test_attach_gives_up_if_the_program_stays_inside_a_c_call(installed, open_folder):
+def test_attach_times_out_if_the_program_stays_inside_a_c_call(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -234,7 +234,7 @@ def test_attach_gives_up_if_the_program_stays_inside_a_c_call(installed, open_fo
         assert installed.notes() == []  # ebb removed the attach script before it could run
 
 
-def test_attach_reports_a_program_that_dies_during_the_attach(installed, open_folder):
+def test_attach_reports_a_process_that_dies_during_the_attach(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -246,7 +246,7 @@ def test_attach_reports_a_program_that_dies_during_the_attach(installed, open_fo
         assert not list(open_folder.glob("ebb-runs/*")), "the empty run folder stays"
 
 
-def test_attach_reports_a_program_that_starts_another_program(installed, open_folder):
+def test_attach_reports_a_process_that_calls_exec_during_the_attach(installed, open_folder):
     code = """
         import os, threading, time
         def start_another():
@@ -279,7 +279,7 @@ GROWING = """
 """
 
 
-def test_guard_of_attached_job_only_warns_by_default(attach):
+def test_guard_of_an_attached_job_only_warns_by_default(attach):
     with program(GROWING) as job:
         result = attach("--limit", "300M", job.pid)
         assert result.returncode == 0, result.stderr
@@ -287,7 +287,7 @@ def test_guard_of_attached_job_only_warns_by_default(attach):
         assert job.wait() == 0 and job.stdout.read() == "finished\n"
 
 
-def test_attach_with_the_guard_option_may_stop_the_job(attach):
+def test_guard_of_an_attached_job_stops_it_if_the_option_allows(attach):
     with program(GROWING) as job:
         result = attach("--limit", "300M", "--guard", job.pid)
         assert result.returncode == 0, result.stderr
@@ -332,7 +332,7 @@ def test_attach_refuses_thread_id(attach):
         assert refused(attach(thread), str(job.pid))
 
 
-def test_attach_refuses_stopped_process(attach):
+def test_attach_refuses_process_stopped_by_a_signal(attach):
     with program(BUSY) as job:
         job.send_signal(signal.SIGSTOP)
         assert refused(attach(job.pid), "is stopped", f"kill -CONT {job.pid}")
@@ -382,7 +382,7 @@ def test_attach_refuses_process_of_another_user(attach, installed):
         assert refused(result, "belongs to root", "sudo")
 
 
-def test_root_can_attach_to_process_of_another_user(attach, installed):
+def test_root_may_attach_to_a_process_of_another_user(attach, installed):
     if os.geteuid() != 0:
         pytest.skip("requires root")
     with program(BUSY, user=NOBODY, group=NOBODY, extra_groups=[]) as job:
@@ -392,7 +392,7 @@ def test_root_can_attach_to_process_of_another_user(attach, installed):
 
 
 @pytest.mark.parametrize("flag,word", [("--mount", "mount namespace"), ("--pid", "pid namespace")])
-def test_attach_refuses_process_in_another_namespace(flag, word, attach, open_folder):
+def test_attach_refuses_process_in_another_pid_namespace(flag, word, attach, open_folder):
     inner = f"mount -t tmpfs none /tmp && exec {PYTHON} -c 'import time; time.sleep(600)'"
     command = ["unshare", "--fork", flag, "sh", "-c", inner if flag == "--mount" else
                f"exec {PYTHON} -c 'import time; time.sleep(600)'"]

@@ -103,7 +103,7 @@ def start_ebb(installed, folder, pid):
                             preexec_fn=forbid_ptrace, **USER)
 
 
-def test_untraceable_process_that_opted_in_is_attached(installed, folder):
+def test_attach_without_ptrace_works_if_ebb_attach_was_set(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "attach", "--for", "300ms", process.pid)
         assert result.returncode == 0, result.stderr
@@ -113,14 +113,14 @@ def test_untraceable_process_that_opted_in_is_attached(installed, folder):
         assert process.communicate()[0] == "finished\n" and process.returncode == 0
 
 
-def test_untraceable_process_without_opt_in_is_refused_with_advice(installed, folder):
+def test_attach_without_ptrace_or_opt_in_is_refused_with_advice(installed, folder):
     with job(installed, folder, opts_in="0") as process:
         result = ebb(installed, folder, "attach", process.pid)
         assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")
         assert installed.notes() == [] and alive(process.pid)
 
 
-def test_detach_of_opted_in_process_removes_hooks_of_a_killed_ebb(installed, folder):
+def test_detach_without_ptrace_removes_hooks_left_by_a_killed_ebb(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "detach", process.pid)
         assert result.returncode == 2 and "ebb is not attached to this process" in result.stderr
@@ -132,7 +132,7 @@ def test_detach_of_opted_in_process_removes_hooks_of_a_killed_ebb(installed, fol
         assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
 
 
-def test_attach_request_is_cancelled_if_the_interpreter_is_locked(installed, folder):
+def test_ctrl_c_cancels_attach_while_the_interpreter_lock_is_held(installed, folder):
     with job(installed, folder, code=LOCKED) as process:
         with start_ebb(installed, folder, process.pid) as attached:
             assert "does not answer" in attached.stderr.readline()

@@ -163,7 +163,7 @@ def test_census_of_a_launcher_shows_one_table_per_rank(job):
     assert [p["pid"] for p in doc["processes"]] == [rank]
 
 
-def test_census_of_run_without_ebb_package_prints_one_line_error(job):
+def test_census_without_the_python_package_prints_one_line_error(job):
     job.start("sleep", "1000")
     try:
         for operand in (job.folder, job.facts()["pid"]):
@@ -172,7 +172,7 @@ def test_census_of_run_without_ebb_package_prints_one_line_error(job):
         job.process.terminate()
 
 
-def test_census_names_process_that_does_not_answer_in_time(job, tmp_path):
+def test_census_error_names_the_process_that_timed_out(job, tmp_path):
     job.start(PYTHON, "-c", DEAF, "wait", tmp_path / "up", job.stop)
     wait_for((tmp_path / "up").exists, "the socket")
     doc, status = census_json(job.folder, "--timeout", "200ms")
@@ -182,7 +182,7 @@ def test_census_names_process_that_does_not_answer_in_time(job, tmp_path):
     assert not [f for f in os.listdir(os.path.dirname(job.facts()["socket"])) if "census" in f]
 
 
-def test_census_does_not_wait_for_process_that_exits(job, tmp_path):
+def test_census_does_not_wait_for_an_exiting_process(job, tmp_path):
     job.start(PYTHON, "-c", DEAF, "die", tmp_path / "up")
     wait_for((tmp_path / "up").exists, "the socket")
     doc, status = census_json(job.folder, "--timeout", "10m")
@@ -219,7 +219,7 @@ def test_census_of_finished_run_shows_last_stored_census(job):
         assert grown == 5
 
 
-def test_census_of_a_finished_run_without_censuses_says_how_to_take_one(job):
+def test_finished_run_without_a_census_gets_advice(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),
@@ -243,11 +243,11 @@ def test_damaged_census_file_is_skipped(job, content):
 
 # ---- refused requests ----
 
-def test_census_of_missing_pid_is_refused():
+def test_census_of_a_nonexistent_pid_is_refused():
     assert refused_with(run_ebb("census", "2147483646"), "census: ", "no process 2147483646")
 
 
-def test_census_of_process_not_under_ebb_prints_one_line_error():
+def test_census_of_a_process_without_ebb_prints_one_line_error():
     assert refused(run_ebb("census", os.getpid()),
                    f"census: process {os.getpid()} does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 

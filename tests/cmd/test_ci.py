@@ -48,7 +48,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_fail_on_option_leak_exits_with_3_and_junit_file_has_a_failure(run, job, tmp_path):
+def test_leak_with_fail_on_leak_exits_with_3_and_a_junit_failure(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -59,30 +59,30 @@ def test_fail_on_option_leak_exits_with_3_and_junit_file_has_a_failure(run, job,
     assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
 
 
-def test_fail_on_option_accepts_a_job_without_leak(run, job, tmp_path):
+def test_healthy_job_with_fail_on_leak_exits_with_0(run, job, tmp_path):
     result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
     assert (result.returncode, result.stderr) == (0, "")
     assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
     assert (tmp_path / "out.md").read_text().startswith("no leak: ")
 
 
-def test_junit_file_of_an_undecided_job_has_a_skipped_test(run, tmp_path):
+def test_junit_file_marks_an_undecided_job_as_skipped(run, tmp_path):
     assert run("true", options=["--fail-on", "leak"]).returncode == 0
     case = case_of(tmp_path)
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_fail_on_option_undecided_exits_with_3_for_a_short_job(run):
+def test_short_job_with_fail_on_undecided_exits_with_3(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_fail_on_option_keeps_the_exit_status_of_a_failed_job(run, tmp_path):
+def test_failed_job_with_fail_on_undecided_keeps_its_exit_status(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")
 
 
-def test_junit_file_of_a_job_that_cannot_start_has_an_error(run, tmp_path):
+def test_junit_file_has_an_error_if_the_job_cannot_start(run, tmp_path):
     program = tmp_path / "program"
     program.write_text("#!/nowhere/interpreter\n")
     program.chmod(0o755)
@@ -104,7 +104,7 @@ def test_unwritable_junit_file_is_refused_before_the_job_starts(ebb, tmp_path, o
     assert not started.exists()
 
 
-def test_unknown_fail_on_value_is_refused(ebb, tmp_path):
+def test_unknown_value_of_the_fail_on_option_is_refused(ebb, tmp_path):
     assert refused(ebb("run", "--fail-on", "leek", "--", "true", cwd=tmp_path),
                    'run: --fail-on: "leek" is not one of leak|undecided', status=125)
 
@@ -141,7 +141,7 @@ def test_compare_fails_if_the_peak_is_higher(compare):
     assert "allowed increase: 100 MiB" in result.stdout
 
 
-def test_compare_peak_option_allows_a_higher_peak(compare):
+def test_compare_accepts_a_peak_increase_within_the_peak_option(compare):
     assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
 
 
@@ -150,22 +150,22 @@ def test_compare_exits_with_0_for_equal_and_better_runs(compare):
     assert compare((0.2,), (0,)).returncode == 0
 
 
-def test_compare_is_undecided_for_short_runs(compare):
+def test_comparison_of_short_runs_is_undecided(compare):
     result = compare((0,), (10, 1000, 12), "--peak", "1G")
     assert (result.returncode, result.stdout.split(":")[0]) == (3, "undecided")
 
 
-def test_compare_json_has_the_reasons_for_a_worse_result(compare):
+def test_compare_json_gives_the_reasons_for_a_worse_result(compare):
     gate = json.loads(compare((0,), (0.2, 1200), "--json").stdout)["gate"]
     assert gate["result"] == "worse" and gate["growth_is_worse"] and gate["peak_is_worse"]
 
 
-def test_compare_markdown_has_both_runs(compare):
+def test_compare_markdown_shows_both_runs(compare):
     text = compare((0,), (0.2,), "--markdown").stdout
     assert text.startswith("worse: ") and "Before and after" in text
 
 
-def test_compare_refuses_a_single_run_and_unreadable_runs(ebb, tmp_path):
+def test_compare_refuses_a_single_run_or_an_unreadable_run(ebb, tmp_path):
     assert refused(ebb("compare", "a"),
                    "compare: HEAD is missing; usage: ebb compare [OPTION…] BASE HEAD")
     assert refused(ebb("compare", tmp_path / "a", tmp_path / "b"),
@@ -199,7 +199,7 @@ def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, c
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_applies_its_fail_on_variable(tmp_path, fail_on, status):
+def test_gitlab_template_exits_as_its_fail_on_variable_requires(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

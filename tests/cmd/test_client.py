@@ -61,7 +61,7 @@ COMMANDS = [("submit", "--", "true"), ("jobs",), ("show", 1), ("logs", 1), ("wai
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_client_without_server_prints_one_line_with_advice(tmp_path, command):
+def test_client_without_a_running_server_prints_one_line_advice(tmp_path, command):
     result = run_ebb(command[0], "--socket", tmp_path / "none", *command[1:])
     assert refused(result, f"{command[0]}: no server at {tmp_path}/none; start one with "
                    "`ebb serve`, or give its socket with --socket or $EBB_SERVER")
@@ -72,11 +72,11 @@ def test_client_without_server_prints_one_line_with_advice(tmp_path, command):
     ({"EBB_STATE_DIR": "/nowhere/b"}, "/nowhere/b/sock"),
     ({"XDG_STATE_HOME": "/nowhere/c"}, "/nowhere/c/ebb/sock"),
     ({"XDG_STATE_HOME": None, "HOME": "/nowhere/d"}, "/nowhere/d/.local/state/ebb/sock")])
-def test_client_looks_for_socket_in_documented_folders(env, path):
+def test_client_searches_the_documented_folders_for_the_socket(env, path):
     assert refused_with(run_ebb("jobs", env=env), f"no server at {path};")
 
 
-def test_socket_left_by_a_dead_server_is_reported_as_no_server():
+def test_stale_socket_is_reported_as_server_not_running():
     listener = socket.socket(socket.AF_UNIX)
     path = tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp") + "/sock"
     listener.bind(path)
@@ -86,7 +86,7 @@ def test_socket_left_by_a_dead_server_is_reported_as_no_server():
     assert refused_with(result, f"no server at {path};")
 
 
-def test_client_reports_that_the_server_on_the_socket_is_not_ebb(server, client):
+def test_client_reports_a_server_that_is_not_ebb(server, client):
     for answer, words in [(b"220 smtp.example.org ready\r\n", "not an ebb server"),
                           (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "incomplete"),
                           (b"HTTP/1.1 200 OK\r\n", "incomplete"), (b"", "incomplete"),
@@ -99,7 +99,7 @@ def test_client_reports_that_the_server_on_the_socket_is_not_ebb(server, client)
         assert refused_with(client("show", 1), words)
 
 
-def test_client_survives_random_bytes_as_answer(server, client):
+def test_client_survives_random_bytes_from_the_server(server, client):
     chance = random.Random(8)
     good = reply(JOB)
     for _ in range(60):
@@ -112,13 +112,13 @@ def test_client_survives_random_bytes_as_answer(server, client):
         assert result.returncode == 0 or result.stderr.count("\n") == 1, result.stderr
 
 
-def test_client_stops_reading_an_endless_answer(server, client):
+def test_client_stops_reading_an_endless_response(server, client):
     server.say("GET /api/v1/jobs/1", b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (17 << 20))
     assert refused_with(client("show", 1), "too long")
 
 
 @pytest.mark.parametrize("answer", [reply(JOB), b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(JOB).encode()])
-def test_client_reads_answers_with_and_without_content_length(server, client, answer):
+def test_client_reads_responses_with_or_without_content_length(server, client, answer):
     server.say("GET /api/v1/jobs/17", answer)
     result = client("show", "--json", 17)
     assert json.loads(result.stdout) == JOB
@@ -132,7 +132,7 @@ def test_client_refuses_invalid_job_id(client, server, command, text):
 
 
 @pytest.mark.parametrize("text, part", [("0", "invalid job id"), ("1x", "No such file")])
-def test_show_command_takes_digits_as_a_job_id_and_other_text_as_a_run(client, server, text, part):
+def test_show_command_treats_a_number_as_a_job_id_and_text_as_a_run(client, server, text, part):
     assert refused_with(client("show", text), part)
     assert not server.asked
 
@@ -146,7 +146,7 @@ def request_of(server):
     return body
 
 
-def test_submit_sends_the_command_unchanged_and_prints_the_job_id(server, client, tmp_path):
+def test_submit_sends_the_command_verbatim_and_prints_the_job_id(server, client, tmp_path):
     server.say("POST /api/v1/jobs", reply(JOB, 201))
     assert said(client("submit", "--", "python", "train.py", "--x", "é ö", cwd=tmp_path), "17\n")
     assert request_of(server) == {"command": ["python", "train.py", "--x", "é ö"],
@@ -202,7 +202,7 @@ def test_client_prints_why_the_server_refused_a_request(server, client):
     ("succeeded", 0, 0, ""), ("failed", 3, 3, "failed"), ("failed", None, 125, "failed"),
     ("failed", 124, 124, "failed"), ("cancelled", 143, 125, "cancelled"),
     ("lost", None, 125, "lost")])
-def test_submit_wait_exits_with_the_status_of_the_job(server, client, state, status, expected, words):
+def test_submit_with_wait_option_exits_with_the_job_status(server, client, state, status, expected, words):
     server.say("POST /api/v1/jobs", reply({**JOB, "state": "queued"}, 201))
     answers = iter([{**JOB, "state": "running"}, {**DONE, "state": state, "status": status}])
     server.say("GET /api/v1/jobs/17", lambda query, body: reply(next(answers)))
@@ -221,7 +221,7 @@ def list_of(server, active=(), ended=()):
     server.say("GET /api/v1/jobs", answer)
 
 
-def test_jobs_table_has_state_step_memory_and_verdict(server, client):
+def test_jobs_table_has_a_column_for_each_main_fact_of_a_job(server, client):
     queued = {**JOB, "id": 18, "state": "queued", "started_s": None, "memory": None,
               "verdict": None, "progress": None, "waits_for": "waits for memory: needs 24 GiB"}
     list_of(server, [queued, JOB], [DONE])
@@ -242,7 +242,7 @@ def test_jobs_table_has_state_step_memory_and_verdict(server, client):
 
 
 @pytest.mark.parametrize("word", ["undecided", "filling"])
-def test_jobs_table_shows_out_of_memory_time_only_for_certain_leaks(server, client, word):
+def test_jobs_table_shows_time_to_oom_for_uncertain_verdicts(server, client, word):
     list_of(server, [{**JOB, "verdict": {**JOB["verdict"], "verdict": word, "leak": None}}])
     assert client("jobs").stdout.splitlines()[1].endswith("7 min 20 s left")
 
@@ -257,7 +257,7 @@ def read_all(fd):
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
-def test_jobs_table_fits_terminal_width(server, columns):
+def test_jobs_table_fits_the_terminal_width(server, columns):
     list_of(server, [{**JOB, "name": "a long name for a job" * 3, "reason": "why " * 100}])
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -294,7 +294,7 @@ def test_jobs_command_requests_the_list_page_by_page(server, client):
     assert len(server.asked) == 2
 
 
-def test_jobs_command_stops_if_the_server_always_reports_more_pages(server, client):
+def test_jobs_command_stops_if_the_server_reports_endless_pages(server, client):
     server.say("GET /api/v1/jobs", reply({"jobs": [JOB], "more": True}))
     assert client("jobs", "--all").returncode == 0
     assert len(server.asked) <= 3
@@ -326,7 +326,7 @@ def test_show_command_survives_values_of_the_wrong_type(server, client, doc):
     assert client("show", 16).returncode == 0
 
 
-def test_unknown_job_id_is_reported(server, client):
+def test_show_command_reports_an_unknown_job_id(server, client):
     server.say("GET /api/v1/jobs/5", error(404, "no such job: 5"))
     assert refused(client("show", 5), "show: no such job: 5")
 
@@ -363,7 +363,7 @@ class Log:
 TEXT = b"".join(b"line %d\n" % i for i in range(1, 5001))
 
 
-def test_logs_command_reads_a_long_log_in_pieces(server, client):
+def test_logs_command_requests_a_long_log_in_pieces(server, client):
     Log(server, TEXT)
     assert said(client("logs", 17), TEXT.decode())
 
@@ -381,19 +381,19 @@ def test_logs_tail_option_prints_the_last_lines(server, client, lines):
     assert said(client("logs", "--tail", lines, 17), "".join(wanted))
 
 
-def test_logs_tail_option_handles_a_missing_last_newline(server, client):
+def test_logs_tail_option_handles_a_log_without_a_final_newline(server, client):
     Log(server, b"one\ntwo\nthree")
     assert said(client("logs", "-n", 2, 17), "two\nthree")
 
 
-def test_logs_command_reports_how_much_of_a_long_log_was_dropped(server, client):
+def test_logs_command_reports_the_size_of_the_dropped_log_part(server, client):
     Log(server, TEXT, dropped=(3000, 40000))
     result = client("logs", 17)
     assert (result.returncode, result.stdout) == (0, (TEXT[:3000] + TEXT[40000:]).decode())
     assert result.stderr == "ebb: logs: 37000 bytes of the log were dropped here\n"
 
 
-def test_logs_follow_prints_the_whole_log_and_exits_with_the_job(server, client):
+def test_logs_follow_option_prints_the_log_until_the_job_ends(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
 
     def job(query, body):
@@ -404,7 +404,7 @@ def test_logs_follow_prints_the_whole_log_and_exits_with_the_job(server, client)
     assert any("wait_s" in query for _, path, query, _, _ in server.asked if path.endswith("log"))
 
 
-def test_client_exits_quietly_when_its_output_pipe_is_closed(server):
+def test_client_exits_silently_when_its_output_pipe_is_closed(server):
     Log(server, TEXT * 100, piece=100000)
     result = subprocess.run(["sh", "-c", f"'{binary()}' logs 17 | head -1; exit ${{PIPESTATUS:-0}}"],
                             env=environment({"EBB_SERVER": str(server.path)}), capture_output=True,
@@ -423,7 +423,7 @@ def test_cancel_command_sends_reason_and_grace_period(server, client):
     assert server.asked[-1][3] == {}
 
 
-def test_cancel_of_several_jobs_continues_past_a_finished_job(server, client):
+def test_cancel_command_skips_finished_jobs_and_cancels_the_rest(server, client):
     server.say("POST /api/v1/jobs/16/cancel", error(409, "job 16 has ended"))
     server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
     assert refused(client("cancel", 16, 17), "cancel: job 16 has ended")
@@ -438,7 +438,7 @@ def test_checkpoint_and_rerun_commands_send_the_right_requests(server, client):
     assert json.loads(client("rerun", "--json", 16).stdout)["id"] == 19
 
 
-def test_wait_for_several_jobs_exits_with_highest_status(server, client):
+def test_wait_command_exits_with_the_highest_status_of_several_jobs(server, client):
     for number, state, status in [(1, "succeeded", 0), (2, "failed", 7), (3, "failed", 2)]:
         server.say(f"GET /api/v1/jobs/{number}",
                    reply({**DONE, "id": number, "state": state, "status": status, "reason": None,
@@ -474,19 +474,19 @@ def busy():
     return reply({"error": {"status": 429, "message": "too many wait"}}, 429, {"Retry-After": "1"})
 
 
-def test_wait_command_polls_if_the_server_refuses_more_waiters(server, client):
+def test_wait_command_polls_when_the_server_has_too_many_waiters(server, client):
     answers = [reply(JOB), busy(), busy(), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
     assert (result.returncode, result.stderr, answers) == (3, "", [])
 
 
-def test_polling_wait_command_returns_at_its_timeout(server, client):
+def test_wait_command_that_polls_returns_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", lambda query, body: busy() if "until" in query else reply(JOB))
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
 
-def test_logs_follow_polls_if_the_server_refuses_more_waiters(server, client):
+def test_logs_follow_option_polls_when_server_has_too_many_waiters(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
     refusals = [True, True]
 
@@ -497,7 +497,7 @@ def test_logs_follow_polls_if_the_server_refuses_more_waiters(server, client):
     assert refusals == []
 
 
-def test_wait_command_fails_if_the_server_refuses_the_request(server, client):
+def test_wait_command_fails_if_the_server_rejects_the_request(server, client):
     server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
     assert refused(client("wait", 17), "wait: shutting down")
     assert len(server.asked) == 1

@@ -74,13 +74,13 @@ def test_job_with_missing_program_fails_with_status_127(client):
     assert 'command not found: "/no/such/program"' in result.stdout
 
 
-def test_submit_follow_prints_the_log_and_exits_with_the_job_status(client):
+def test_submit_follow_option_prints_the_log_and_exits_as_the_job(client):
     result = client("submit", "--follow", "--", "sh", "-c",
                     "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
     assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")
 
 
-def test_logs_follow_prints_new_output_of_a_running_job(client, tmp_path):
+def test_logs_follow_option_prints_new_output_of_a_running_job(client, tmp_path):
     number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
                            "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
     follower = client.start("logs", "-f", number)
@@ -124,7 +124,7 @@ def test_jobs_with_after_option_run_one_after_another(client):
     assert client.show(again)["rerun_of"] == first
 
 
-def test_checkpoint_command_requests_a_checkpoint_of_the_job(client, tmp_path):
+def test_checkpoint_command_makes_the_job_write_a_checkpoint(client, tmp_path):
     if not os.path.exists(TRAINER):
         pytest.fail(f"{TRAINER} does not exist; build the target `examples`")
     number = client.submit("--cwd", tmp_path, "--interval", "50ms", "--", TRAINER, "base_mib=5",
@@ -136,7 +136,7 @@ def test_checkpoint_command_requests_a_checkpoint_of_the_job(client, tmp_path):
     client("wait", number)
 
 
-def test_guard_options_of_submit_reach_the_job(client):
+def test_submit_passes_guard_options_on_to_the_job(client):
     number = client.submit("--limit", "1G", "--restart", "--max-restarts", 2, "--no-heap", "--",
                            "sh", "-c", "echo $EBB_LIMIT_BYTES")
     assert client("wait", number).returncode == 0
@@ -153,7 +153,7 @@ def test_client_prints_an_error_of_the_server_as_one_line(client, options, words
 
 
 @pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
-def test_every_client_command_reports_a_missing_job(client, command):
+def test_every_client_command_reports_a_nonexistent_job(client, command):
     assert refused_with(client(command, 424242), "424242")
 
 
@@ -179,7 +179,7 @@ def wait_for_question(server, process):
     wait_for(is_waiting, "a question that waits")
 
 
-def test_wait_continues_across_server_restart(tmp_path):
+def test_wait_command_continues_across_a_server_restart(tmp_path):
     with serving("--slots", "1") as server:
         client = Client(server)
         number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
@@ -207,7 +207,7 @@ def waits_on(stack, server, number):
     return s
 
 
-def test_clients_poll_while_the_server_refuses_more_waiters(client, tmp_path):
+def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
     script = f"echo one; while [ ! -e {tmp_path}/gate ]; do sleep 0.1; done; echo two; exit 3"
     number = client.submit("--", "sh", "-c", script)
     client.wait_until(number, "running")

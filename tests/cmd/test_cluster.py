@@ -37,7 +37,7 @@ def rows_of(doc):
 # ---- the verdict ----
 
 
-def test_leaking_rank_is_named_as_different_from_its_peers(job):
+def test_leaking_rank_is_reported_as_different_from_its_peers(job):
     doc, status = verdict_json(job(2, 4, 200, "leak=5"))
     assert status == 1
     assert doc["tree"]["verdict"] == "leaking"
@@ -58,13 +58,13 @@ def test_leaking_rank_among_flat_ranks_is_found_in_the_first_epoch(job):
     assert "the median of all 8 ranks" in together["tree"]["evidence"][0]
 
 
-def test_equal_growth_of_all_ranks_in_the_first_epoch_is_called_filling(job):
+def test_equal_growth_of_all_ranks_in_first_epoch_is_called_filling(job):
     doc, status = verdict_json(job(2, 4, 200, "leak=all"), "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3
     assert not any(row["differs"] for row in doc["ranks"])
 
 
-def test_no_rank_is_named_as_different_if_all_ranks_leak(job):
+def test_no_rank_is_reported_as_different_if_all_ranks_leak(job):
     folder = job(2, 4, 200, "leak=all")
     doc, status = verdict_json(folder)
     assert doc["tree"]["verdict"] == "leaking" and status == 1
@@ -78,7 +78,7 @@ def test_verdict_of_a_healthy_job_on_several_nodes_exits_with_0(job):
     assert doc["tree"]["leak"] is False and status == 0
 
 
-def test_early_growth_of_rank_0_alone_is_called_filling_in_a_running_job(job):
+def test_early_growth_of_only_rank_0_is_called_filling(job):
     folder = job(2, 4, 200, "leak=0")
     doc, status = verdict_json(folder, "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3
@@ -86,7 +86,7 @@ def test_early_growth_of_rank_0_alone_is_called_filling_in_a_running_job(job):
     assert verdict_json(folder)[0]["tree"]["verdict"] == "leaking"
 
 
-def test_leak_on_one_gpu_decides_the_verdict_on_the_job(job):
+def test_leak_on_one_gpu_makes_the_job_verdict_a_leak(job):
     folder = job(2, 2, 200, "gpu=1")
     doc, status = verdict_json(folder)
     assert status == 1 and [gpu["node"] for gpu in doc["gpus"]] == [0, 1]
@@ -113,7 +113,7 @@ def test_summary_of_several_nodes_matches_expected_text(job, golden, tmp_path, n
     golden(f"cluster-{name}.txt", f"$ ebb run\n{brief}\n$ ebb show\n{show.stdout}")
 
 
-def test_job_is_found_by_job_id_or_step_id_or_folder(job, tmp_path):
+def test_slurm_job_is_found_by_job_id_or_step_id_or_folder(job, tmp_path):
     job(2, 2, 60)
     job(2, 2, 60, "leak=1", name="123.1")
     (tmp_path / "ebb-runs" / "latest").symlink_to("123.0")
@@ -132,7 +132,7 @@ def test_report_of_several_nodes_has_the_table_of_ranks(job):
     assert json.loads(run_ebb("report", folder, "--json").stdout)["job"]["ranks"][0]["rank"] == 3
 
 
-def test_heap_of_several_nodes_reads_the_folder_of_the_rank(job):
+def test_heap_command_reads_the_node_folder_of_the_requested_rank(job):
     folder = job(2, 2, 60, "leak=3")
     assert f"{folder}/node-01: no heap history found" in run_ebb("heap", folder).stderr
     assert f"{folder}/node-00: no heap history found" in run_ebb("heap", folder, "--rank", "0").stderr
@@ -142,7 +142,7 @@ def test_heap_of_several_nodes_reads_the_folder_of_the_rank(job):
     assert "--rank applies only" in run_ebb("heap", folder / "node-00", "--rank", "0").stderr
 
 
-def test_suggested_memory_request_of_a_healthy_job_uses_earlier_runs(job, tmp_path):
+def test_memory_request_of_a_healthy_job_is_based_on_earlier_runs(job, tmp_path):
     job(2, 4, 120)
     job(2, 8, 120, name="124.0")
     job(2, 8, 120, "leak=3", name="125.0")
@@ -153,7 +153,7 @@ def test_suggested_memory_request_of_a_healthy_job_uses_earlier_runs(job, tmp_pa
 # ---- watching ----
 
 
-def test_watch_ends_with_the_summary_when_all_nodes_have_ended(job, tmp_path):
+def test_watch_prints_the_summary_when_all_nodes_have_ended(job, tmp_path):
     job(2, 4, 200)
     done = run_ebb("watch", "123", cwd=tmp_path)
     assert done.returncode == 0
@@ -218,7 +218,7 @@ def test_summary_names_the_failure_that_made_slurm_kill_other_nodes(job, tmp_pat
 # ---- bad input ----
 
 
-def test_row_of_a_node_says_that_its_recording_is_damaged(job):
+def test_node_with_a_damaged_recording_is_marked_in_its_row(job):
     folder = job(2, 2, 120, "leak=3")
     path = folder / "node-00" / "trace.ebb"
     path.write_bytes(b"nothing of value" * 100)
@@ -235,7 +235,7 @@ def test_node_with_an_empty_folder_is_shown_as_running(job):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"nodes": -1, "ranks": "x"}', '{"nodes": 1e300}'])
-def test_nodes_are_shown_although_job_json_is_damaged(job, damage):
+def test_nodes_are_shown_if_job_json_is_damaged(job, damage):
     folder = job(2, 2, 60)
     (folder / "job.json").write_text(damage)
     doc, status = verdict_json(folder)
@@ -254,7 +254,7 @@ def test_missing_job_json_and_foreign_files_are_ignored(job):
     assert "job.json is missing" in run_ebb("show", folder).stdout
 
 
-def test_two_folders_with_the_same_node_number_are_marked(job):
+def test_two_folders_with_the_same_node_number_are_reported(job):
     folder = job(2, 2, 60)
     shutil.copytree(folder / "node-01", folder / "node-1")
     doc, _ = verdict_json(folder)
@@ -262,7 +262,7 @@ def test_two_folders_with_the_same_node_number_are_marked(job):
     assert "several folders have this node number" in run_ebb("show", folder).stdout
 
 
-def test_newest_of_several_folders_of_a_node_is_used(job):
+def test_newest_folder_of_a_node_is_used_if_it_has_several(job):
     folder = job(2, 2, 60, "lost=1")
     shutil.copytree(folder / "node-00", folder / "node-01.1")
     doc, _ = verdict_json(folder)
@@ -270,7 +270,7 @@ def test_newest_of_several_folders_of_a_node_is_used(job):
     assert doc["nodes"][1]["restarts"] == 1
 
 
-def test_late_nodes_and_nodes_without_steps_are_judged(job):
+def test_verdict_includes_late_nodes_and_nodes_without_steps(job):
     doc, status = verdict_json(job(4, 2, 160, "leak=3", "late=1", "nosteps=2", "skew=3"))
     assert status == 1 and doc["ranks"][0]["rank"] == 3
     assert {node["state"] for node in doc["nodes"]} == {"ended"}
@@ -285,7 +285,7 @@ def test_nodes_without_a_folder_are_reported_as_missing(job):
     assert "1 missing" in run_ebb("show", folder).stdout
 
 
-def test_job_without_nodes_is_undecided(tmp_path):
+def test_verdict_on_a_job_without_nodes_is_undecided(tmp_path):
     (tmp_path / "job.json").write_text('{"format": 1, "job_id": "5", "nodes": 2}')
     done = run_ebb("verdict", tmp_path)
     assert done.returncode == 3
@@ -324,7 +324,7 @@ def test_nodes_with_old_heartbeats_are_reported_as_silent(job):
     assert "2 of 2 nodes stopped reporting" in run_ebb("show", folder).stdout
 
 
-def test_truncated_recording_is_read_up_to_the_cut(job):
+def test_truncated_node_recording_is_read_up_to_the_cut(job):
     folder = job(2, 2, 120, "running")
     path = folder / "node-01" / "trace.ebb"
     data = path.read_bytes()

@@ -76,7 +76,7 @@ def test_container_init_forwards_sigterm_and_exit_status(tmp_path):
     assert process.returncode == 7
 
 
-def test_termination_log_has_summary_within_4_kib(tmp_path):
+def test_termination_log_has_a_summary_of_at_most_4_kib(tmp_path):
     log = tmp_path / "log"
     log.write_text("x" * 9000)
     result = run_ebb("run", "--quiet", "--termination-log", log, "--", sys.executable, "-c",
@@ -86,7 +86,7 @@ def test_termination_log_has_summary_within_4_kib(tmp_path):
     assert text.startswith("ebb  ") and "finished in" in text and len(text.encode()) <= 4096
 
 
-def test_termination_log_has_verdict_if_container_is_killed(tmp_path):
+def test_termination_log_has_a_verdict_if_the_container_is_killed(tmp_path):
     log = tmp_path / "log"
     process, init = start(tmp_path, "--termination-log", log, "--", sys.executable, "-c",
                           "import time\nb = bytearray(80 << 20)\nwhile 1: time.sleep(0.1)")
@@ -101,7 +101,7 @@ def test_termination_log_that_cannot_be_written_is_refused(tmp_path):
                  "--termination-log: cannot write", status=125)
 
 
-def test_termination_log_of_a_pod_is_found_by_default(tmp_path):
+def test_termination_log_is_written_by_default_in_a_pod(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can mount another /dev")
     script = f"""set -e

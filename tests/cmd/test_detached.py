@@ -23,7 +23,7 @@ def sleeper(folder, text="while [ ! -e go ]; do sleep 0.05; done"):
 
 # ---- the start ----
 
-def test_detached_run_returns_early_and_keeps_lock_until_job_ends(guarded):
+def test_detached_run_returns_at_once_and_sentinel_holds_the_lock(guarded):
     lock = Lock(guarded.folder / "lock")
     result = detach(guarded, *FAST, *sleeper(guarded.folder), lock=lock)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -40,7 +40,7 @@ def test_detached_run_returns_early_and_keeps_lock_until_job_ends(guarded):
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_detached_job_has_empty_stdin_and_no_descriptors_of_ebb(guarded):
+def test_detached_job_inherits_no_input_and_no_descriptors_of_ebb(guarded):
     lock = Lock(guarded.folder / "lock")
     job = script(guarded.folder, """
         import os, sys
@@ -71,7 +71,7 @@ def test_detached_job_that_cannot_start_is_reported(guarded, command, status, wo
     assert not lock.is_held()
 
 
-def test_detached_exec_failure_is_reported_and_lock_released(guarded):
+def test_failed_exec_of_a_detached_job_is_reported_and_unlocks(guarded):
     lock = Lock(guarded.folder / "lock")
     program = guarded.folder / "program"
     program.write_bytes(b"\x7fELF\0 no program at all")
@@ -100,7 +100,7 @@ def test_invalid_lock_fd_is_refused(tmp_path, fd):
     assert not list(tmp_path.iterdir())
 
 
-def test_lock_fd_option_requires_the_detached_option():
+def test_lock_fd_option_is_refused_without_the_detached_option():
     refused(run_ebb("run", "--no-record", "--lock-fd", 7, "--", "true"),
             "run: --lock-fd 7 requires --detached", 125)
 
@@ -136,7 +136,7 @@ def test_detached_job_without_viewers_writes_all_its_output(guarded):
     assert start + newest.stat().st_size == doc["log"]["bytes"]
 
 
-def test_killed_supervisor_ends_its_job_and_its_run_is_marked_lost(guarded):
+def test_job_of_a_killed_supervisor_is_ended_and_marked_lost(guarded):
     lock = Lock(guarded.folder / "lock")
     assert detach(guarded, "--keep-on-exit", *sleeper(guarded.folder), lock=lock).returncode == 0
     lock.let_go()
@@ -159,7 +159,7 @@ def test_detached_job_is_restarted_without_viewers(guarded):
 
 # ---- messages ----
 
-def test_new_control_connection_receives_state_then_samples_and_log(guarded):
+def test_new_control_connection_receives_state_and_samples_and_log(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         echo hello
         while [ ! -e more ]; do sleep 0.05; done
@@ -187,7 +187,7 @@ def test_new_control_connection_receives_state_then_samples_and_log(guarded):
     guarded.wait_for_facts()
 
 
-def test_control_connection_receives_marks_progress_and_verdicts(guarded):
+def test_control_connection_receives_every_kind_of_live_message(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     mark = control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")[-1]
@@ -201,7 +201,7 @@ def test_control_connection_receives_marks_progress_and_verdicts(guarded):
     guarded.wait_for_facts()
 
 
-def test_control_connection_beyond_the_maximum_replaces_the_oldest(guarded):
+def test_control_connection_over_the_maximum_closes_the_oldest(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     listeners = [Control(path) for _ in range(8)]
@@ -216,7 +216,7 @@ def test_control_connection_beyond_the_maximum_replaces_the_oldest(guarded):
     guarded.wait_for_facts()
 
 
-def test_stuck_reader_of_the_control_socket_does_not_delay_others(guarded):
+def test_stuck_control_connection_does_not_delay_other_connections(guarded):
     detach(guarded, "--interval", "50ms", *trainer("steps=100000", leak=CALM))
     path = guarded.facts()["control"]
     lazy = Control(path)
@@ -256,7 +256,7 @@ def test_invalid_control_request_closes_only_its_own_connection(guarded, bytes_s
     assert guarded.wait_for_facts()["end"]["status"] == 0
 
 
-def test_control_socket_admits_only_owner_and_root(guarded):
+def test_control_socket_accepts_only_its_owner_and_root(guarded):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     detach(guarded, *FAST, *sleeper(guarded.folder))
@@ -316,7 +316,7 @@ def test_job_that_ignores_cancel_is_killed_together_with_children(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
-def test_cancel_after_the_job_ended_does_not_change_its_end_cause(guarded):
+def test_cancel_of_an_ended_job_does_not_change_its_end_cause(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
         while [ ! -e ready ]; do sleep 0.05; done
@@ -346,7 +346,7 @@ def test_checkpoint_requested_over_the_control_socket_is_written(guarded):
     assert len(doc["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_can_be_requested_with_guard_off(guarded):
+def test_checkpoint_request_is_accepted_while_the_guard_is_off(guarded):
     detach(guarded, *FAST, "--no-guard", *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
@@ -356,7 +356,7 @@ def test_checkpoint_can_be_requested_with_guard_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_by_command_is_done_when_its_file_appears(guarded):
+def test_command_checkpoint_is_complete_when_its_file_appears(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)
@@ -366,7 +366,7 @@ def test_checkpoint_by_command_is_done_when_its_file_appears(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_request_is_refused_if_the_job_cannot_write_checkpoints(guarded):
+def test_checkpoint_request_is_refused_without_a_job_handler(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     control = connect(guarded)
     answer = control.ask(do="checkpoint")

@@ -136,14 +136,14 @@ def test_parts_of_the_memory_ledger_add_up_to_rss(leaking):
     assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
 
 
-def test_run_summary_has_leaking_line_fix_and_next_command(leaking):
+def test_run_summary_has_leaking_line_with_fix_and_next_command(leaking):
     assert "  |  memory from one call site grows" in leaking[1]
     assert re.search(r"^ --> leak\.py:\d+ in ", leaking[1], re.M)
     assert re.search(r"^  = help: ", leaking[1], re.M)
     assert "\nnext       ebb report" in leaking[1]
 
 
-def test_run_summary_reads_the_heap_history_once(leaking):
+def test_run_summary_does_not_read_the_heap_history_repeatedly(leaking):
     if leaking[2] is None:
         pytest.skip("inotify allows no watch here")
     histories = [name for name in leaking[2] if name.endswith(".ebbheap")]
@@ -164,7 +164,7 @@ def test_diagnosis_text_and_json_agree(ebb, leaking):
         assert " ".join(advice["what"].split()) in words
 
 
-def test_restarted_job_is_diagnosed_by_its_longest_segment(tmp_path):
+def test_diagnosis_of_a_restarted_job_uses_its_longest_segment(tmp_path):
     # After a planned restart at step 200 the job takes ten steps more.
     job = JOB.replace("train(int(sys.argv[1])",
                       "train(10 if os.environ['EBB_SEGMENT'] == '1' else int(sys.argv[1])").replace(
@@ -180,7 +180,7 @@ def test_restarted_job_is_diagnosed_by_its_longest_segment(tmp_path):
     assert doc["hypotheses"][0]["site"]["function"] == "make"
 
 
-def test_diagnosis_of_a_job_that_does_not_grow_names_no_cause(tmp_path):
+def test_diagnosis_of_a_job_without_growth_names_no_cause(tmp_path):
     result = run_ebb("run", "--interval", "100ms", "--run-dir", tmp_path / "run", "--", PYTHON,
                      write_job(tmp_path), "120", "drop")
     assert result.returncode == 0
@@ -189,7 +189,7 @@ def test_diagnosis_of_a_job_that_does_not_grow_names_no_cause(tmp_path):
     assert "a call site keeps" not in result.stderr
 
 
-def test_one_heap_reading_is_too_little_to_diagnose_retention(tmp_path):
+def test_retention_is_not_diagnosed_from_a_single_heap_snapshot(tmp_path):
     # With an interval of 128K no block is missed, so the result does not depend on the speed of the
     # machine.
     result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--run-dir",
@@ -199,7 +199,7 @@ def test_one_heap_reading_is_too_little_to_diagnose_retention(tmp_path):
     assert found["retention"]["word"] not in ("likely", "nearly certain"), found["retention"]
 
 
-def test_diagnosis_of_a_short_run_does_not_use_an_old_heap_reading(tmp_path):
+def test_growth_between_heap_snapshots_is_not_called_retention(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "-q", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder, "--", PYTHON, write_job(tmp_path, SHORT),
@@ -245,7 +245,7 @@ def test_diagnose_accepts_pid_of_running_job(tmp_path):
     ("leaking_collator-fixed", "no_growth"),
     ("loader_workers-plain", "no_growth"),
 ])
-def test_growth_cause_is_found_in_a_recording_without_a_profile(tmp_path, name, key):
+def test_cause_of_growth_is_found_without_a_heap_profile(tmp_path, name, key):
     doc = diagnosis_of_zoo(name)
     assert doc["hypotheses"][0]["key"] == key
     assert doc["hypotheses"][0]["for"]
@@ -253,7 +253,7 @@ def test_growth_cause_is_found_in_a_recording_without_a_profile(tmp_path, name, 
 
 @pytest.mark.parametrize("name", ["leaking_collator-leak", "lazy_images-leak", "dict_cache-leak",
                                   "kept_loss_graph-leak"])
-def test_diagnosis_without_a_heap_profile_says_the_leaking_line_is_unknown(tmp_path, name):
+def test_diagnosis_without_a_heap_profile_calls_the_line_unknown(tmp_path, name):
     doc = diagnosis_of_zoo(name)
     found = by_key(doc)
     assert found["first_touch"]["word"] == found["no_growth"]["word"] == "ruled out"
@@ -262,7 +262,7 @@ def test_diagnosis_without_a_heap_profile_says_the_leaking_line_is_unknown(tmp_p
     assert any("ebb run" in a["what"] for a in doc["advice"])
 
 
-def test_hypotheses_about_steps_cannot_be_tested_without_marks(tmp_path):
+def test_hypotheses_about_steps_are_untestable_without_marks(tmp_path):
     doc = diagnosis(plain_table(tmp_path))
     found = by_key(doc)
     assert "no marks: steps, epochs and evaluations are unknown" in doc["absent"]
@@ -271,7 +271,7 @@ def test_hypotheses_about_steps_cannot_be_tested_without_marks(tmp_path):
         assert found[key]["absent"]
 
 
-def test_growth_during_start_up_of_a_table_without_marks_is_ignored(tmp_path):
+def test_growth_at_startup_is_ignored_in_a_table_without_marks(tmp_path):
     doc = diagnosis(plain_table(tmp_path, until=300))
     assert doc["hypotheses"][0]["key"] == "no_growth"
     assert doc["growth_bytes"] < 20 * MIB
@@ -318,7 +318,7 @@ def test_diagnose_refuses_recording_of_newer_version(ebb, leaking, tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
-def test_truncated_recording_is_diagnosed_up_to_the_cut(ebb, leaking, tmp_path, share):
+def test_diagnosis_of_a_truncated_recording_uses_data_before_cut(ebb, leaking, tmp_path, share):
     folder = copy_run(leaking[0], tmp_path / "cut", ("trace.ebb", ".ebbheap"))
     data = (folder / "trace.ebb").read_bytes()
     (folder / "trace.ebb").write_bytes(data[:int(len(data) * share)])
@@ -360,17 +360,17 @@ def test_diagnosis_escapes_control_codes_in_names(ebb, tmp_path):
     assert diagnosis(table, "--group", "name")["process"]["name"].startswith("\x1b")
 
 
-def test_diagnose_of_process_not_under_ebb_prints_one_line_error(ebb):
+def test_diagnosis_of_a_process_without_ebb_prints_one_line_error(ebb):
     assert refused_with(ebb("diagnose", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
-def test_diagnose_refuses_missing_pid(ebb):
+def test_diagnose_refuses_nonexistent_pid(ebb):
     assert refused_with(ebb("diagnose", "0"), "diagnose: ", 'invalid process id "0"')
 
 
 @pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"),
                     reason="this kernel has no transparent huge pages")
-def test_recording_contains_the_huge_page_setting(leaking):
+def test_diagnosis_knows_the_recorded_huge_page_setting(leaking):
     thp = by_key(diagnosis(leaking[0]))["thp"]
     assert "the kernel's huge-page setting was not recorded" not in thp["absent"]
     assert thp["against"] or thp["for"]

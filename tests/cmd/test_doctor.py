@@ -72,7 +72,7 @@ def handed_down():
     return {path: open(path).read() for path in paths if os.path.exists(path)}
 
 
-def test_doctor_json_has_every_check_and_data_of_this_machine(ebb):
+def test_doctor_json_has_every_check_with_values_of_this_machine(ebb):
     found = findings(ebb("doctor", "--json"))
     assert ALWAYS <= set(found)
     assert found["kernel"]["data"]["release"] == platform.release()
@@ -85,14 +85,14 @@ def test_doctor_json_has_every_check_and_data_of_this_machine(ebb):
     assert found["overcommit"]["data"]["mode"] == int(open("/proc/sys/vm/overcommit_memory").read())
 
 
-def test_doctor_needs_no_privileges_and_leaves_no_cgroup_behind(ebb_as_nobody):
+def test_doctor_runs_unprivileged_and_leaves_no_cgroup_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
     if os.geteuid() == 0:  # The user nobody must not be able to write to root's cgroup.
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 
-def test_doctor_removes_the_cgroup_it_creates_for_testing(ebb):
+def test_doctor_removes_the_cgroups_created_by_its_checks(ebb):
     before = handed_down()
     found, left = doctor_and_its_groups(ebb)
     data = found["cgroup"]["data"]
@@ -114,7 +114,7 @@ def test_doctor_predicts_whether_a_job_gets_a_cgroup_and_a_limit(ebb, tmp_path):
     assert (guard["cgroup"] is not None) == bool(data and data["can_create"]), guard
 
 
-def test_doctor_advises_on_memory_that_cannot_be_locked(ebb_as_nobody):
+def test_doctor_advises_if_locked_memory_is_forbidden(ebb_as_nobody):
     def forbid():
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     found = findings(ebb_as_nobody("doctor", "--json", preexec_fn=forbid))["locked memory"]
@@ -134,7 +134,7 @@ def test_doctor_text_is_aligned_and_has_the_same_checks_as_json(ebb):
     assert {line[9:26].strip() for line in starts} == set(findings(ebb("doctor", "--json")))
 
 
-def test_doctor_escapes_malloc_settings(ebb):
+def test_doctor_text_escapes_control_codes_in_malloc_settings(ebb):
     env = {"MALLOC_ARENA_MAX": "2", "PYTHONMALLOC": "\x1b[31mmalloc"}
     found = findings(ebb("doctor", "--json", env=env))
     assert found["malloc"]["data"]["MALLOC_ARENA_MAX"] == "2"
@@ -191,7 +191,7 @@ def test_doctor_succeeds_if_python_is_missing(ebb, tmp_path):
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 
 
-def test_doctor_of_a_copied_program_lists_the_missing_files(ebb, ebb_as_nobody):
+def test_doctor_reports_files_missing_next_to_a_copied_program(ebb, ebb_as_nobody):
     alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
     assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
     assert "make install" in alone["advice"]

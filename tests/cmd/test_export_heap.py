@@ -10,7 +10,7 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_heap_export_of_run_without_profile_prints_one_line_error(ebb, tmp_path, form):
+def test_heap_export_without_a_profile_prints_one_line_error(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
                    f"export: {tmp_path}: no heap history found; ebb run records one for every dynamically linked program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
                    "is set")
@@ -24,7 +24,7 @@ def test_heap_export_error_names_the_invalid_heap_file(ebb, tmp_path, content):
                         "heap.7.ebbheap")
 
 
-def test_heap_export_does_not_block_on_a_fifo(ebb, tmp_path):
+def test_heap_export_does_not_block_on_a_fifo_named_as_a_heap_file(ebb, tmp_path):
     os.mkfifo(tmp_path / "heap.7.ebbheap")
     assert refused_with(ebb("export", str(tmp_path), "--collapsed"), "not a regular file")
 

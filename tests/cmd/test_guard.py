@@ -58,7 +58,7 @@ def test_guard_actions_are_in_run_json_and_recording(guarded):
     assert len(doc["end"]["last_samples"]) > 1
 
 
-def test_memory_returned_to_the_host_by_an_ended_job_is_recorded(guarded):
+def test_memory_freed_on_the_host_by_the_end_of_a_job_is_recorded(guarded):
     guarded.run(*LINES, *trainer("steps=10", "base_mib=90"))
     given = guarded.facts()["given_back"]
     assert given["gpus"] is not None
@@ -87,7 +87,7 @@ def test_job_that_exits_during_a_checkpoint_keeps_its_exit_status(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_checkpoint_request_without_an_answer_times_out(guarded):
+def test_checkpoint_request_without_a_response_times_out(guarded):
     result = guarded.run(*LINES, "--checkpoint-wait", "1s", *trainer("steps=3000", "mute=1"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and acts(doc) == ["warn", "ask", "term"]
@@ -104,7 +104,7 @@ def test_job_whose_checkpoint_failed_is_stopped_at_the_limit(guarded):
     assert "checkpoint failed: the job reported a failure" in result.stderr
 
 
-def test_limit_below_the_initial_memory_stops_the_job_at_once(guarded):
+def test_job_that_starts_above_its_limit_is_stopped_at_once(guarded):
     result = guarded.run("--limit", "50M", "--no-cgroup", "--interval", "100ms", "--restart",
                          *trainer("steps=3000", "base_mib=150"))
     doc = guarded.facts()
@@ -114,7 +114,7 @@ def test_limit_below_the_initial_memory_stops_the_job_at_once(guarded):
     assert "not restarted" in result.stderr and doc["guard"]["not_restarted"]
 
 
-def test_cgroup_limit_below_initial_memory_stops_the_job(guarded):
+def test_job_that_starts_above_its_cgroup_limit_is_stopped(guarded):
     result = guarded.run("--limit", "50M", "--interval", "100ms",
                          *trainer("steps=3000", "base_mib=150"))
     doc = guarded.facts()
@@ -130,14 +130,14 @@ def stops_without_cgroup(result, doc):
     return True
 
 
-def test_guard_takes_the_same_actions_without_a_cgroup(guarded):
+def test_guard_actions_are_the_same_with_the_no_cgroup_option(guarded):
     result = guarded.run(*LINES, "--no-cgroup", *trainer("steps=3000"))
     doc = guarded.facts()
     assert stops_without_cgroup(result, doc)
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_guard_takes_the_same_actions_if_no_cgroup_can_be_created(guarded, open_folder, ebb_as_nobody):
+def test_guard_actions_are_the_same_if_cgroup_creation_fails(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -149,7 +149,7 @@ def test_guard_takes_the_same_actions_if_no_cgroup_can_be_created(guarded, open_
 
 
 @pytest.mark.parametrize("where", [[], ["--no-cgroup"]], ids=["cgroup", "no cgroup"])
-def test_guard_sees_growth_spread_over_short_lived_processes(guarded, where):
+def test_guard_detects_growth_across_short_lived_processes(guarded, where):
     job = script(guarded.folder, """
         import os, sys, time
         kept, begun = [bytearray(b"x") * (60 << 20)], time.monotonic()
@@ -200,7 +200,7 @@ def run_until(guarded, said, *arguments):
     return result
 
 
-def test_dry_run_reports_guard_actions_without_taking_them(guarded):
+def test_dry_run_option_reports_guard_actions_without_taking_them(guarded):
     result = run_until(guarded, "guard: (dry run) stopping the job", *LINES, "--dry-run",
                        *trainer("steps=150", "leak_kib=512", "save_ms=100", "checkpoint=saved",
                                 "until=enough"))
@@ -213,7 +213,7 @@ def test_dry_run_reports_guard_actions_without_taking_them(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_guard_off_option_takes_no_actions(guarded):
+def test_guard_takes_no_action_when_it_is_switched_off(guarded):
     result = guarded.run("--no-guard", *trainer("steps=50", "save_ms=100", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == 0 and not doc["guard"]["on"]
@@ -221,26 +221,26 @@ def test_guard_off_option_takes_no_actions(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_no_warn_option_suppresses_the_warning(guarded):
+def test_guard_does_not_warn_when_warnings_are_disabled(guarded):
     guarded.run(*LINES, "--no-warn", *trainer("steps=3000"))
     assert acts(guarded.facts()) == ["ask", "checkpoint", "term"]
 
 
-def test_no_checkpoint_option_suppresses_the_checkpoint_request(guarded):
+def test_guard_requests_no_checkpoint_when_checkpoints_are_disabled(guarded):
     result = guarded.run(*LINES, "--no-checkpoint",
                          *trainer("steps=3000", "leak_kib=512", "checkpoint=saved"))
     assert result.returncode == STOPPED and acts(guarded.facts()) == ["warn", "term"]
     assert not (guarded.folder / "saved").exists()
 
 
-def test_no_term_option_kills_without_sigterm(guarded):
+def test_guard_sends_sigkill_at_once_when_sigterm_is_disabled(guarded):
     result = guarded.run(*LINES, "--no-term", *trainer("steps=3000"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and doc["end"]["signal"] == "KILL"
     assert acts(doc) == ["warn", "ask", "checkpoint", "kill"]
 
 
-def test_job_that_ignores_sigterm_finishes_if_kill_is_disabled(guarded):
+def test_job_that_ignores_sigterm_finishes_when_sigkill_is_disabled(guarded):
     result = run_until(guarded, "guard: stopping the job", *LINES, "--no-kill",
                        *trainer(*FINISHES, "ignore_term=1"))
     doc = guarded.facts()
@@ -253,7 +253,7 @@ def looks_at_level(folder):
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
-def test_job_is_left_alone_at_low_headroom_if_all_triggers_are_off(guarded):
+def test_job_with_low_headroom_runs_on_if_all_triggers_are_disabled(guarded):
     client = guarded.start(*LINES, "--no-level", "--no-forecast", *trainer(*FINISHES))
     run, = wait_for(guarded.run_dirs, "run.json")
     wait_for(lambda: looks_at_level(run.parent) > 3, "looks at a high level")
@@ -272,20 +272,20 @@ def one_checkpoint(guarded, result, by):
     return True
 
 
-def test_checkpoint_by_signal_is_confirmed_by_mark(guarded):
+def test_checkpoint_requested_by_signal_is_confirmed_by_mark(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1",
                          *trainer("steps=3000", "usr1=1", "hello=0", "checkpoint=saved"))
     assert one_checkpoint(guarded, result, "mark")
     assert int((guarded.folder / "saved").read_text()) > 0
 
 
-def test_checkpoint_by_signal_is_confirmed_by_file(guarded):
+def test_checkpoint_requested_by_signal_is_confirmed_by_file(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1", "--checkpoint-done", "saved",
                          *trainer("steps=3000", "usr1=1", "marks=0", "checkpoint=saved"))
     assert one_checkpoint(guarded, result, "file")
 
 
-def test_checkpoint_signal_is_not_sent_to_job_without_handler(guarded):
+def test_checkpoint_signal_is_not_sent_to_a_job_without_a_handler(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1",
                          *trainer("steps=3000", "hello=0", "leak_kib=512"))
     doc = guarded.facts()
@@ -294,20 +294,20 @@ def test_checkpoint_signal_is_not_sent_to_job_without_handler(guarded):
     assert doc["guard"]["checkpoints"] == []
 
 
-def test_checkpoint_by_command_is_confirmed_by_its_exit(guarded):
+def test_checkpoint_command_confirms_the_checkpoint_by_its_exit(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "echo $EBB_CHECKPOINT_ID > asked",
                          *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "command")
     assert (guarded.folder / "asked").read_text() == "1\n"
 
 
-def test_checkpoint_is_done_when_file_appears_after_command_exit(guarded):
+def test_checkpoint_completes_when_its_file_follows_command_exit(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "(sleep 0.5; touch made) &",
                          "--checkpoint-done", "made", *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "file")
 
 
-def test_failing_checkpoint_command_counts_as_failed_checkpoint(guarded):
+def test_failing_checkpoint_command_is_recorded_as_a_failure(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "exit 3",
                          *trainer("steps=3000", "hello=0", "leak_kib=512"))
     assert result.returncode == STOPPED
@@ -373,7 +373,7 @@ def test_recorded_verdict_of_a_restarted_job_equals_live_verdict(guarded):
     assert f"· measured in segment {last}" in run_ebb("verdict", guarded.run_dirs()[0].parent).stdout
 
 
-def test_job_is_restarted_at_most_max_restarts_times(guarded):
+def test_job_is_restarted_at_most_as_often_as_max_restarts(guarded):
     result = guarded.run(*LINES, "--restart", "--max-restarts", "1",
                          *trainer("steps=3000", "checkpoint=saved"))
     doc = guarded.facts()
@@ -382,7 +382,7 @@ def test_job_is_restarted_at_most_max_restarts_times(guarded):
     assert "ebb: not restarted: restarted 1 time" in result.stderr
 
 
-def test_job_that_makes_no_progress_after_a_restart_is_not_restarted(guarded):
+def test_job_without_progress_since_a_restart_is_not_restarted(guarded):
     result = guarded.run(*LINES, "--restart", "--", "sh", "-c",
                          f"'{binary()}' mark KIND=step STEP=5; "
                          f"exec '{TRAINER}' base_mib=160 marks=0 steps=3000")

@@ -101,7 +101,7 @@ if segment < 2:
     assert [e["act"] for e in facts["guard"]["events"]].count("kill") == 2
 
 
-def test_step_number_that_goes_back_causes_no_planned_restart(tmp_path):
+def test_decreasing_step_number_causes_no_planned_restart(tmp_path):
     result, facts = run_job(tmp_path, "--restart-every", "500steps", job="""
 for n in (100, 101, 50, 51, -5, 0):
     step(n)
@@ -172,7 +172,7 @@ def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
     assert not (tmp_path / "again").exists()
 
 
-def test_limit_below_initial_memory_is_reported_as_the_cause(tmp_path):
+def test_limit_below_the_initial_memory_is_reported_as_end_cause(tmp_path):
     result, facts = run_job(tmp_path, "--limit", "4K", job="")
     if not facts["guard"]["kernel_limit"]:
         pytest.skip(f"no limit of the kernel here: {facts['guard'].get('cgroup_trouble')}")

@@ -157,7 +157,7 @@ def kept(guarded):
     return client
 
 
-def test_keep_on_exit_option_lets_job_finish_if_ebb_run_is_killed(guarded):
+def test_job_with_keep_on_exit_finishes_if_ebb_run_is_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -169,7 +169,7 @@ def test_keep_on_exit_option_lets_job_finish_if_ebb_run_is_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_keep_on_exit_option_lets_job_outlive_a_killed_supervisor(guarded):
+def test_job_with_keep_on_exit_outlives_a_killed_supervisor(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
@@ -184,7 +184,7 @@ def test_keep_on_exit_option_lets_job_outlive_a_killed_supervisor(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_keep_on_exit_option_still_ends_grandchildren_after_the_job(guarded, victim):
+def test_grandchildren_of_a_kept_job_are_ended_when_it_exits(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")
@@ -214,7 +214,7 @@ def shm():
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["reported", "cleaned"])
-def test_shared_memory_leftovers_are_reported_and_removed_on_request(guarded, shm, clean):
+def test_leftovers_in_dev_shm_are_reported_and_removed_on_request(guarded, shm, clean):
     job = script(guarded.folder, f"""
         import os, time
         f = open("{shm('job')}", "wb")
@@ -253,34 +253,34 @@ def cause(guarded, *arguments):
     return result.returncode, end["cause_kind"], end["cause"]
 
 
-def test_failed_job_is_reported_with_the_line_of_its_exception(guarded):
+def test_summary_of_a_failed_job_has_the_line_of_its_exception(guarded):
     code = "import json; print('fine'); json.loads('{') if 1 else 0"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "exception")
     assert text.startswith("json.decoder.JSONDecodeError: Expecting property name")
 
 
-def test_memory_error_is_reported_as_failed_allocation(guarded):
+def test_python_memory_error_is_reported_as_a_failed_allocation(guarded):
     code = "raise MemoryError('Unable to allocate 3 TiB')"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "allocation failed") and "Unable to allocate 3 TiB" in text
 
 
-def test_crashed_job_is_reported_with_its_signal(guarded):
+def test_summary_of_a_crashed_job_names_the_signal(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -SEGV $$") == (
         128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
 
 
-def test_killed_job_is_reported_as_killed_by_an_unknown_sender(guarded):
+def test_sigkill_from_outside_is_reported_as_unknown_sender(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
         128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 
 
-def test_failed_job_without_output_is_reported_with_its_exit_status(guarded):
+def test_summary_of_a_silent_failed_job_has_its_exit_status(guarded):
     assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
 
 
-def test_oom_kill_in_the_cgroup_of_the_job_is_reported_as_the_cause(guarded):
+def test_oom_kill_in_the_job_cgroup_is_reported_as_the_end_cause(guarded):
     """The guard is disabled, so that the kernel's limit acts."""
     result = guarded.run("--limit", "100M", "--no-level", "--no-forecast", "--no-term", "--no-kill",
                          "--pressure", "off", *trainer("base_mib=300", "steps=20"))
@@ -342,7 +342,7 @@ def share_of_cpu(pid, seconds=1):
     return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)
 
 
-def test_process_that_survives_sigkill_is_reported_and_waited_for(guarded, freezer):
+def test_ebb_reports_and_waits_for_a_process_that_survives_sigkill(guarded, freezer):
     said = guarded.folder / "stderr"
     client = guarded.start("--grace", "100ms", "--no-heap", "--", "sh", script(guarded.folder, """
         sleep 120 &

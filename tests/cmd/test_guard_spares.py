@@ -25,7 +25,7 @@ def needs_cgroup(doc):
 @pytest.mark.parametrize("name", [
     "dentries_of_missing_files", "inodes_of_many_files", "huge_pages_used_in_part", "freed_lazily",
     "file_mapped", "tmpfs_filled_and_emptied"])
-def test_guard_spares_job_that_fills_limit_with_reclaimable_memory(guarded, name):
+def test_guard_does_not_stop_a_job_whose_memory_is_reclaimable(guarded, name):
     if name.startswith("huge") and not os.path.exists("/sys/kernel/mm/transparent_hugepage"):
         pytest.skip("this kernel has no transparent huge pages")
     disk = guarded.folder / "disk"

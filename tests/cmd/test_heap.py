@@ -68,7 +68,7 @@ def test_heap_stack_lists_frames_from_allocator_to_main(leaked):
     assert first["stack"][-1]["kind"] == "native"
 
 
-def test_heap_command_reports_the_cost_of_the_profiler(leaked):
+def test_heap_command_reports_the_cpu_cost_of_the_profiler(leaked):
     cost = heap(leaked.run)["cost"]
     assert cost["samples"] > 50 and cost["samples"] >= cost["ends"] > 0
     assert 0 < cost["hook_s"] < 60 and cost["base_interval_bytes"] == 512 << 10
@@ -98,7 +98,7 @@ def test_heap_top_option_limits_rows(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_heap_command_groups_rows_by_the_key_given_as_an_option(leaked, by, name):
+def test_heap_by_option_groups_rows_by_file_function_or_module(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":
@@ -113,7 +113,7 @@ def test_heap_command_can_group_rows_by_library(leaked):
     assert any("python" in library for library in libraries)
 
 
-def test_heap_stacks_option_shows_callers(leaked):
+def test_heap_stacks_option_shows_the_callers_of_each_row(leaked):
     result = run_ebb("heap", leaked.run, "--stacks", "--top", "1")
     assert re.search(r"job\.py:\d+ <module>", result.stdout)
 
@@ -124,7 +124,7 @@ def branches(node):
         yield from branches(child)
 
 
-def test_heap_tree_rows_are_the_sum_of_their_children(leaked):
+def test_each_heap_tree_row_is_the_sum_of_its_children(leaked):
     tree = heap(leaked.run, "--tree")["tree"]
     for node in branches(tree):
         below = sum(child["live_bytes"] for child in node["children"])
@@ -154,7 +154,7 @@ def test_heap_since_option_shows_growth_after_the_given_step(leaked):
     assert "since" in run_ebb("heap", leaked.run, "--since", middle).stdout
 
 
-def test_heap_diff_shows_the_same_numbers_in_text_and_json(leaked):
+def test_heap_diff_accepts_a_range_or_two_steps(leaked):
     begin = first_step(leaked)
     docs = [heap(leaked.run, "--diff", f"{begin}..{LAST_STEP}"),
             heap(leaked.run, "--diff", begin, LAST_STEP)]
@@ -167,7 +167,7 @@ def test_heap_diff_shows_the_same_numbers_in_text_and_json(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_survivors_option_shows_memory_older_than_the_step(leaked):
+def test_heap_survivors_option_shows_only_old_enough_blocks(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     held = []
@@ -179,7 +179,7 @@ def test_heap_survivors_option_shows_memory_older_than_the_step(leaked):
 
 
 @pytest.mark.parametrize("flags", [["--since", "7777"], ["--diff", "7777..7778"]])
-def test_heap_refuses_steps_outside_the_run(leaked, flags):
+def test_heap_refuses_a_step_range_outside_the_run(leaked, flags):
     begin = first_step(leaked)
     assert refused(run_ebb("heap", leaked.run, *flags),
                    "heap: the heap was not read at step 7777: readings cover steps "
@@ -213,7 +213,7 @@ def test_heap_pid_option_selects_one_process(leaked):
                         f"no heap history of process {pid + 1}")
 
 
-def test_heap_exports_to_every_format(leaked, tmp_path):
+def test_heap_can_be_exported_in_every_format(leaked, tmp_path):
     total = heap(leaked.run)["live"]["bytes"]
     lines = run_ebb("export", leaked.run, "--collapsed").stdout.splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == pytest.approx(total, rel=1e-3)
@@ -271,7 +271,7 @@ def test_heap_command_ignores_foreign_files_in_the_run_folder(copy, leaked):
     assert where(heap(copy)["rows"][0]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_is_shown_despite_a_damaged_recording(copy, leaked):
+def test_heap_is_shown_if_the_recording_is_damaged(copy, leaked):
     (copy / "trace.ebb").write_bytes(b"")
     (copy / "run.json").write_text("{")
     assert where(heap(copy)["rows"][0]) == (str(leaked.path), leaked.line)
@@ -291,7 +291,7 @@ def test_heap_of_folder_without_heap_files_prints_one_line_error(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: no heap history found")
 
 
-def test_heap_of_process_not_under_ebb_prints_one_line_error():
+def test_heap_of_a_process_without_ebb_prints_one_line_error():
     assert refused_with(run_ebb("heap", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
@@ -310,7 +310,7 @@ QUIET = "import time\nkeep = bytes(8 << 20)\n"
 
 
 @pytest.mark.parametrize("flags, env", [(["--no-heap"], None), ([], {"EBB_HEAP": "0"})])
-def test_no_heap_option_prevents_heap_files(tmp_path, flags, env):
+def test_run_with_profiling_disabled_writes_no_heap_files(tmp_path, flags, env):
     text = "import os\nprint('ebb-heap' in os.environ.get('LD_PRELOAD', ''),\n" \
            "      'libebb-heap' in open('/proc/self/maps').read())\nkeep = bytes(8 << 20)\n"
     result, _ = run_python(tmp_path, text, flags=flags, env=env)
@@ -326,14 +326,14 @@ def test_invalid_heap_intervals_are_refused(tmp_path, size):
                    f'run: --heap-interval: "{size}" is not a size from 4K to 1G', status=125)
 
 
-def test_no_heap_python_option_excludes_small_python_objects(tmp_path):
+def test_small_python_objects_are_not_profiled_when_disabled(tmp_path):
     result, _ = run_python(tmp_path, QUIET, flags=["--no-heap-python"])
     doc = heap(result.run)
     assert result.returncode == 0 and doc["cost"]["python"]["small_objects"] is False
     assert doc["cost"]["python"]["state"] == "Python frames are read"
 
 
-def test_unrecorded_run_leaves_no_heap_file(tmp_path):
+def test_run_without_a_recording_writes_no_heap_file(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_ebb("run", "-q", "--no-record", "--", PYTHON, path, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
@@ -428,7 +428,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_heap_table_is_repeated_until_the_job_ends_if_requested(living):
+def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]
@@ -447,7 +447,7 @@ def test_heap_table_is_repeated_until_the_job_ends_if_requested(living):
     assert "\033" not in rest
 
 
-def test_heap_shows_the_last_written_state_if_the_supervisor_hangs(living, tmp_path):
+def test_heap_shows_the_last_saved_state_if_the_supervisor_hangs(living, tmp_path):
     living.leak(10)
     # The heap history gets at most one reading per second.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")
@@ -463,7 +463,7 @@ def test_heap_shows_the_last_written_state_if_the_supervisor_hangs(living, tmp_p
 
 
 @not_sanitized
-def test_job_under_two_ebb_runs_is_profiled_only_once(tmp_path):
+def test_job_in_nested_ebb_runs_is_profiled_only_once(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_job(tmp_path, binary(), "run",
                      "-q", "--run-dir", tmp_path / "inner", "--no-shim", "--", PYTHON, path)

@@ -39,7 +39,7 @@ def is_clean(found):
 
 
 @not_sanitized
-def test_1000_attach_cycles_with_busy_threads_leave_nothing_behind(short):
+def test_thousand_attach_cycles_with_busy_threads_leave_no_trace(short):
     found = attaches(short, "threads", 1000)
     assert is_clean(found) and found["slots"] >= 4 and found["samples"] == 1, found
     assert found["tables"] == 1001

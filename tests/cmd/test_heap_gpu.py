@@ -59,14 +59,14 @@ def gpu_of(table, sample):
     return word & 0xFFFF
 
 
-def test_large_gpu_blocks_are_sampled_with_their_device(receiver):
+def test_sample_of_a_large_gpu_block_has_its_device_index(receiver):
     lines, (table,) = run(receiver, "hold", "6")
     samples = gpu_samples(table)
     assert lines[0] == f"{6 * LARGE} 6 0"
     assert sorted((gpu_of(table, s), s.size) for s in samples) == [(0, LARGE)] * 3 + [(1, LARGE)] * 3
 
 
-def test_gpu_blocks_freed_by_another_thread_are_not_live(receiver):
+def test_gpu_block_freed_by_another_thread_is_not_reported_as_live(receiver):
     lines, (table,) = run(receiver, "threads")
     live, reached, _ = map(int, lines[0].split())
     allocated, freed = 8 * 4000, 8 * 4000 - live // (1 << 20)
@@ -84,7 +84,7 @@ def test_invalid_gpu_allocator_reports_are_forwarded_but_not_recorded(receiver):
     assert table.header()["drops"]["stale"] == 1
 
 
-def test_forked_child_has_its_own_table_of_gpu_blocks(receiver):
+def test_forked_child_has_its_own_gpu_block_table(receiver):
     lines, tables = run(receiver, "fork")
     assert int(lines[0].split()[0]) > 4 * LARGE
     assert len(tables) > 1
@@ -92,12 +92,12 @@ def test_forked_child_has_its_own_table_of_gpu_blocks(receiver):
     assert children and all(len(gpu_samples(t)) == 100 for t in children)
 
 
-def test_gpu_allocator_reports_at_process_exit_cause_no_crash(receiver):
+def test_gpu_allocator_calls_at_process_exit_cause_no_crash(receiver):
     lines, _ = run(receiver, "exit")
     assert lines[0].split()[1] == "1"
 
 
-def test_torch_library_that_is_unloaded_and_loaded_again_is_hooked(receiver):
+def test_torch_library_is_hooked_again_after_it_is_reloaded(receiver):
     _, (table,) = run(receiver, "unload")
     assert len(gpu_samples(table)) > 0
 
@@ -108,13 +108,13 @@ def test_two_torch_copies_each_receive_their_own_allocator_reports(receiver):
     assert len(gpu_samples(table)) > 0
 
 
-def test_torch_with_unknown_symbols_is_not_hooked(receiver):
+def test_torch_library_with_unknown_symbols_is_not_hooked(receiver):
     lines, tables = run(receiver, "hold", "3", copy="torch_other")
     assert lines[0] == f"{3 * LARGE} 3 0"
     assert all(not gpu_samples(t) for t in tables)
 
 
-def test_gpu_allocation_does_not_block_while_a_library_is_loaded(receiver):
+def test_gpu_allocation_does_not_block_while_a_library_is_loading(receiver):
     """The library's constructor holds the dynamic linker's lock until the GPU block is
     allocated."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
@@ -122,13 +122,13 @@ def test_gpu_allocation_does_not_block_while_a_library_is_loaded(receiver):
     assert len(gpu_samples(table)) == 1
 
 
-def test_gpu_blocks_are_sampled_if_another_tool_hooks_before_ebb(receiver):
+def test_gpu_sampling_works_if_another_tool_hooked_torch_before_ebb(receiver):
     lines, (table,) = run(receiver, "hold", "6", preload=(OTHER_HOOK, LIBRARY))
     assert lines[:2] == [f"{6 * LARGE} 6 0", "other 6"]
     assert len(gpu_samples(table)) == 6
 
 
-def test_gpu_blocks_are_sampled_if_another_tool_hooks_after_ebb(receiver):
+def test_gpu_sampling_works_if_another_tool_hooked_torch_after_ebb(receiver):
     lines, (table,) = run(receiver, "hold", "6", preload=(LIBRARY, OTHER_HOOK))
     assert lines[:2] == [f"{6 * LARGE} 0 0", "other 6"]
     assert len(gpu_samples(table)) == 6
@@ -264,14 +264,14 @@ def test_summary_names_the_line_that_leaks_on_the_gpu(recorded):
     assert "ebb heap --gpu" in summary or "ebb report" in summary
 
 
-def test_summary_has_the_failed_gpu_allocation_and_its_fix(recorded):
+def test_summary_has_the_failed_gpu_allocation_with_a_fix(recorded):
     _, summary = recorded
     assert "out of memory on gpu 0: a request of 1.0 TiB at step 160, 10 GiB allocated of 10 GiB reserved" in summary
     assert "train.py:26 in main" in summary
     assert "fix the leak on this GPU" in summary
 
 
-def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
+def test_summary_has_gpu_allocation_failures_the_job_survived(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
     # The request fails between the marks of steps 20 and 21. On a busy machine, the time of mark 21 may be before the
     # failure.
@@ -283,7 +283,7 @@ def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)
 
 
-def test_growth_of_only_reserved_gpu_memory_is_called_fragmentation(tmp_path):
+def test_gpu_reserve_that_grows_at_constant_use_is_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
     assert "leaking" not in summary  # On a busy machine the host's memory may be undecided.
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary
@@ -313,7 +313,7 @@ def test_guard_restarts_job_from_a_checkpoint_before_gpu_is_full(tmp_path):
     assert run["segments"][-1]["last_step"] == 60
 
 
-def test_element_ids_are_unique_in_the_report_of_a_gpu_leak(recorded):
+def test_html_ids_in_the_report_of_a_gpu_leak_are_unique(recorded):
     done = ebb("report", "-o", "-", recorded[0])
     page = done.stdout.decode()
     ids = re.findall(r"<[a-z0-9]+ (?:[^<>]* )?id=\"?([\w-]+)", page.split("<script")[0])
@@ -329,7 +329,7 @@ def test_verdict_of_a_gpu_leak_exits_with_1(recorded):
     assert found["gpus"][0]["rate_bytes_per_step"]["value"] == pytest.approx(64 << 20, rel=0.1)
 
 
-def test_gpu_heap_shows_line_and_growth_and_failed_allocation(recorded):
+def test_gpu_heap_shows_leaking_line_and_failed_allocation(recorded):
     found = json.loads(ebb("heap", "--gpu", "--json", recorded[0]).stdout)
     row = found["rows"][0]
     assert (row["where"]["function"], row["where"]["line"], row["gpu"]) == ("keep", 18, 0)
@@ -346,7 +346,7 @@ def test_host_heap_excludes_gpu_blocks(recorded):
     assert all("gpu" not in row for row in found["rows"])
 
 
-def test_exported_gpu_stacks_begin_with_the_gpu(recorded):
+def test_exported_gpu_stacks_begin_with_a_frame_for_the_gpu(recorded):
     lines = ebb("export", "--gpu", "--collapsed", recorded[0]).stdout.decode().splitlines()
     assert lines and all(line.startswith("gpu 0;") for line in lines)
     assert any("keep (train.py:18)" in line for line in lines)

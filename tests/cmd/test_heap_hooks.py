@@ -131,7 +131,7 @@ def test_forked_child_has_its_own_heap_table(job, way):
         assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
 
 
-def test_vfork_child_allocations_are_in_its_parents_heap_table(job):
+def test_allocations_of_a_vfork_child_are_in_the_parent_heap_table(job):
     result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
     parent = int(result.stdout.split()[0])
     (pid, table), = job.tables()
@@ -148,7 +148,7 @@ def test_program_started_by_exec_is_profiled(job):
     assert all(table.header()["samples"] > 0 for _, table in tables)
 
 
-def test_heap_table_stays_consistent_across_dlopen_and_dlclose(job):
+def test_heap_table_stays_consistent_while_libraries_load_and_unload(job):
     result = job.run("plugins", PROGRAMS / "module_plugin.so", settings="interval=1000")
     table = job.table()
     assert (result.returncode, result.stdout) == (0, "300\n")
@@ -173,7 +173,7 @@ def test_thread_is_never_cancelled_inside_profiled_malloc(job):
     assert job.table().header()["samples"] > 0
 
 
-def test_seccomp_sandboxed_job_is_not_profiled(job):
+def test_job_with_a_seccomp_filter_that_kills_is_not_profiled(job):
     assert job.run("confined", "sandbox", settings="interval=1000000", check=True).stdout == "0\n"
     assert job.tables() == []
 
@@ -183,13 +183,13 @@ def test_file_size_limit_does_not_kill_profiled_job(job):
     assert job.tables() == []
 
 
-def test_profiled_job_has_no_extra_descriptors(job):
+def test_profiled_job_has_no_extra_file_descriptors(job):
     assert job.run("confined", "not", settings="interval=100000", check=True).stdout == "0\n"
     assert job.table().header()["samples"] > 0
 
 
 @pytest.mark.parametrize("settings", ["0", "nonsense,interval=x,python=7,,="])
-def test_profiler_uses_defaults_for_invalid_settings(job, settings):
+def test_invalid_profiler_settings_are_replaced_by_defaults(job, settings):
     job.run("execs", "0", settings=settings, check=True)
     tables = job.tables()
     assert len(tables) == (0 if settings == "0" else 1)
@@ -197,7 +197,7 @@ def test_profiler_uses_defaults_for_invalid_settings(job, settings):
         assert table.header()["base_interval"] == 512 << 10
 
 
-def test_profiled_job_runs_if_nothing_listens_on_profiler_socket(job):
+def test_profiled_job_runs_if_the_profiler_socket_has_no_listener(job):
     job.receiver.close()
     assert job.run("confined", "not", settings="interval=1000", check=True).stdout == "0\n"
 
@@ -259,7 +259,7 @@ def site_names(table, sites, name):
     return find
 
 
-def test_sampled_mmap_is_marked_as_mapping_and_ends_at_munmap(job):
+def test_sampled_mmap_has_kind_mapping_until_munmap(job):
     job.run("maps", settings="interval=64", check=True)
     mib = 1 << 20
     found = sorted((s.kind, s.size // mib) for s in job.table().live() if s.size >= mib)

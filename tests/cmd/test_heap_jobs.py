@@ -41,7 +41,7 @@ def near(bytes, mib):
 
 # ---- programs ----
 
-def test_heap_of_c_program_names_the_function(tmp_path):
+def test_heap_of_a_c_program_names_the_allocating_function(tmp_path):
     program = compiled(tmp_path, HOLDS + "int main(void) { hold(); return 7; }\n")
     result = run_job(tmp_path, program)
     assert result.returncode == 7, result.stderr
@@ -51,7 +51,7 @@ def test_heap_of_c_program_names_the_function(tmp_path):
     assert heap(result.run)["cost"]["python"]["version"] is None
 
 
-def test_static_program_runs_unprofiled_and_is_reported_once(tmp_path):
+def test_unprofiled_static_program_gets_one_message(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
@@ -100,7 +100,7 @@ def test_job_with_preloaded_allocator_is_profiled(tmp_path):
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 
-def test_job_that_clears_ld_preload_runs_unprofiled(tmp_path):
+def test_program_started_without_ld_preload_runs_unprofiled(tmp_path):
     text = "import os, sys\n" \
            "if 'again' not in sys.argv:\n" \
            "    del os.environ['LD_PRELOAD']\n" \
@@ -213,7 +213,7 @@ print("well", flush=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
-def test_heap_of_job_in_chroot_names_the_line(tmp_path):
+def test_heap_of_a_job_in_a_chroot_names_the_allocating_line(tmp_path):
     (tmp_path / "empty").mkdir()
     path = write(tmp_path, CHROOT)
     result = run_job(tmp_path, PYTHON, path, tmp_path / "empty")
@@ -319,7 +319,7 @@ def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
     assert 30 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 250 * MIB
 
 
-def test_heap_history_is_readable_after_the_supervisor_was_killed(tmp_path):
+def test_heap_history_is_readable_if_the_supervisor_was_killed(tmp_path):
     path = write(tmp_path, "keep = bytes(20 << 20)\nprint('ready', flush=True)\ninput()\n")
     job = start_job(tmp_path, PYTHON, path)
     try:
@@ -355,7 +355,7 @@ if n:
 """
 
 
-def test_each_program_started_by_a_chain_of_exec_has_a_heap_history(tmp_path):
+def test_each_program_of_an_exec_chain_has_a_heap_history(tmp_path):
     path = write(tmp_path, EXECS)
     result = run_job(tmp_path, PYTHON, path, "3")
     assert result.returncode == 0, result.stderr
@@ -439,7 +439,7 @@ assert all(kept)
 """
 
 
-def test_allocations_in_threads_that_released_the_gil_have_lines(tmp_path):
+def test_allocation_in_a_thread_without_the_gil_has_a_python_line(tmp_path):
     result, path = run_python(tmp_path, THREADS)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)
@@ -461,7 +461,7 @@ sys.stdin.read()
 """
 
 
-def test_heap_accepts_pid_of_any_process_of_the_job(tmp_path):
+def test_heap_command_accepts_the_pid_of_any_process_of_a_job(tmp_path):
     path = write(tmp_path, NOT_OURS)
     job = start_job(tmp_path, PYTHON, path)
     try:
@@ -481,7 +481,7 @@ def test_heap_accepts_pid_of_any_process_of_the_job(tmp_path):
     assert job.returncode == 0
 
 
-def test_heap_works_for_unprivileged_user(open_folder, ebb_as_nobody):
+def test_heap_profiling_works_for_an_unprivileged_user(open_folder, ebb_as_nobody):
     path = write(open_folder, "keep = bytes(20 << 20)\n")
     shutil.copy(LIBRARY, open_folder)
     os.chmod(open_folder / LIBRARY.name, 0o755)

@@ -81,7 +81,7 @@ def test_library_lines_called_by_one_user_function_share_a_heap_row(drawn):
     assert first["live"]["bytes"] <= doc["live"]["bytes"]
 
 
-def test_heap_grouped_by_location_has_one_row_per_line(drawn):
+def test_heap_grouped_by_location_has_one_row_per_source_line(drawn):
     rows = heap(drawn.run, "--by", "location", "--top", PARTS)["rows"]
     assert {row["where"]["function"] for row in rows} == {f"part_{i}" for i in range(PARTS)}
     assert all(row["in_program"]["function"].endswith("on_evaluate") for row in rows)
@@ -94,7 +94,7 @@ def test_heap_grouped_by_program_has_one_row_per_program_function(drawn):
     assert first["where"]["function"].endswith("on_evaluate")
 
 
-def test_heap_text_has_a_function_and_its_callers_and_largest_lines(drawn):
+def test_heap_text_has_functions_with_callers_and_largest_lines(drawn):
     text = run_ebb("heap", drawn.run).stdout
     count = heap(drawn.run)["rows"][0]["place_count"]
     assert "on_evaluate\n" in text and "← job.py:" in text and " evaluate" in text
@@ -186,7 +186,7 @@ def test_first_heap_row_names_a_function_of_the_program(tmp_path, text, function
     assert (own["file"], own["line"]) == (str(path), line_of(path, "# HERE"))
 
 
-def test_python_code_run_by_exec_counts_as_user_code(tmp_path):
+def test_python_code_run_by_exec_is_treated_as_user_code(tmp_path):
     path = write(tmp_path, CALLED.format("""
 cell = "def collect():\\n    kept.append(plots.table(2 << 20))\\n"
 exec(compile(cell, "<cell 1>", "exec"))
@@ -196,7 +196,7 @@ call = collect
     assert (own["file"], own["line"], own["function"]) == ("<cell 1>", 2, "collect")
 
 
-def test_package_run_with_python_dash_m_counts_as_user_code(tmp_path):
+def test_package_run_with_python_dash_m_is_treated_as_user_code(tmp_path):
     source = tmp_path / "source"
     (source / "trainer").mkdir(parents=True)
     (source / "trainer" / "__init__.py").touch()

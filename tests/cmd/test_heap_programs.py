@@ -65,7 +65,7 @@ def compiled(folder, text, *flags, suffix=".c"):
 
 
 @pytest.mark.parametrize("kind", ["address", "thread", "leak", "undefined"])
-def test_program_built_with_sanitizers_runs_as_job_and_as_child(run, tmp_path, kind):
+def test_program_built_with_sanitizers_runs_as_job_or_as_child(run, tmp_path, kind):
     program = compiled(tmp_path, SANITIZED, "-O0", "-g", f"-fsanitize={kind}")
     child = run("/bin/sh", "-c", f"{program}; exit $?", options=("--no-record",))
     if "ThreadSanitizer: unexpected memory mapping" in child.stderr:

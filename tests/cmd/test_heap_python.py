@@ -113,7 +113,7 @@ sys.stdin.read()
 """
 
 
-def test_c_frames_keep_their_place_between_python_frames(receiver, python):
+def test_c_frames_keep_their_position_between_python_frames(receiver, python):
     with Profiled(receiver, python, "-c", CALLED_BACK) as job:
         sites = {sample.site for sample in job.table.live() if sample.size > 64 << 20}
         assert len(sites) == 1
@@ -177,7 +177,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kept", ["all", "some", "none"])
-def test_python_arena_counts_as_live_while_it_holds_one_live_object(receiver, python, kept):
+def test_python_arena_is_live_while_it_contains_one_live_object(receiver, python, kept):
     with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
         made = int(job.line)
         counted = job.table.header()["python_arena_bytes"]
@@ -186,7 +186,7 @@ def test_python_arena_counts_as_live_while_it_holds_one_live_object(receiver, py
         assert job.end() == 0
 
 
-def test_small_python_objects_are_not_counted_if_disabled(receiver, python):
+def test_sampling_of_small_python_objects_can_be_disabled(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536,python=0") as job:
         kinds = {sample.kind for sample in job.table.live()}
         assert KIND_PYTHON not in kinds and not job.table.header()["python_small"]
@@ -219,7 +219,7 @@ sys.stdin.read()
 """
 
 
-def test_unknown_python_allocator_is_counted_by_its_arenas(receiver, python):
+def test_memory_of_a_debug_pymalloc_is_counted_by_arenas(receiver, python):
     # No allocation in this test is large enough to be certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
@@ -230,7 +230,7 @@ def test_unknown_python_allocator_is_counted_by_its_arenas(receiver, python):
         assert job.end() == 0
 
 
-def test_small_python_objects_are_not_counted_again_as_arenas(receiver, python):
+def test_sampled_small_python_objects_are_excluded_from_arenas(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
         arenas = [s for s in job.table.live() if s.kind == 2 and s.size in (1 << 20, 256 << 10)]
@@ -288,7 +288,7 @@ sys.stdin.read()
 """
 
 
-def test_sampled_objects_are_resized_and_freed_by_pymalloc(receiver, python):
+def test_pymalloc_can_resize_and_free_sampled_objects(receiver, python):
     with Profiled(receiver, python, "-c", RESIZED, EBB_HEAP="interval=512") as job:
         assert job.line == "whole\n"
         assert job.table.header()["python_small"]
@@ -413,7 +413,7 @@ sys.stdin.read()
 """
 
 
-def test_interpreter_exit_is_the_same_with_and_without_profiler(receiver, python):
+def test_profiled_python_with_many_imports_exits_with_status_0(receiver, python):
     with Profiled(receiver, python, "-X", "dev", "-c", IMPORTS) as job:
         assert int(job.line) > 100 and job.end() == 0
     with Profiled(receiver, python, "-c", IMPORTS, EBB_HEAP="interval=256") as job:

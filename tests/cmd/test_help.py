@@ -39,7 +39,7 @@ def test_every_way_to_request_help_prints_the_same_text(ebb, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_the_width_and_names_every_option_once(ebb, command):
+def test_help_fits_the_terminal_width_and_lists_each_option_once(ebb, command):
     text = ebb("help", command).stdout
     assert max(map(len, text.splitlines())) <= 80
     names = options_in(text)
@@ -76,7 +76,7 @@ def on_a_terminal(columns, *arguments):
 
 
 @pytest.mark.parametrize("columns, width", [(10, 40), (60, 60), (90, 90), (300, 100)])
-def test_help_follows_the_width_of_the_terminal(columns, width):
+def test_help_adapts_to_the_terminal_width(columns, width):
     prose = on_a_terminal(columns, "help", "export").split("\nOptions:\n")[0].splitlines()[1:]
     assert width - 15 < max(map(len, prose)) <= width
 
@@ -140,7 +140,7 @@ def complete(ebb, *words):
 
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
-def test_fish_completes_commands_options_values_and_programs(ebb, tmp_path):
+def test_fish_completes_commands_and_options_and_programs(ebb, tmp_path):
     script = tmp_path / "ebb.fish"
     script.write_text(ebb("help", "--completions", "fish").stdout)
     (tmp_path / "ebb").symlink_to(os.path.abspath(binary()))
@@ -151,7 +151,7 @@ def test_fish_completes_commands_options_values_and_programs(ebb, tmp_path):
         assert [offer.split("\t")[0] for offer in done.stdout.splitlines()] == offers
 
 
-def test_bash_completion_completes_commands_options_and_values(ebb):
+def test_bash_completes_commands_and_options_and_values(ebb):
     assert complete(ebb, "ebb", "exp") == ["explain", "export"]
     assert complete(ebb, "ebb", "export", "--j") == ["--jsonl"]
     assert complete(ebb, "ebb", "help", "--completions", "") == ["bash", "zsh", "fish"]

@@ -46,7 +46,7 @@ def test_invalid_websocket_handshake_is_refused(server, changes, status, sentenc
         assert sentence in json.loads(body)["error"]["message"]
 
 
-def test_viewers_beyond_the_maximum_are_refused():
+def test_viewer_over_the_maximum_number_is_refused():
     with Server(viewers=2) as server:
         first, second = Viewer(server), Viewer(server)
         with Viewer(server) as third:
@@ -58,7 +58,7 @@ def test_viewers_beyond_the_maximum_are_refused():
         second.socket.close()
 
 
-def test_frames_sent_together_with_the_handshake_are_read(server):
+def test_frame_sent_together_with_the_handshake_is_processed(server):
     server.job(17, "running")
     with Viewer(server, early=frame(TEXT, b'{"job": 17}')) as viewer:
         assert viewer.message("job")["job"] == {"id": 17, "state": "running"}
@@ -99,7 +99,7 @@ def test_new_subscription_replaces_the_old_one(server):
         assert viewer.want() == []
 
 
-def test_subscription_to_a_missing_job_gets_a_removed_message(server):
+def test_subscription_to_a_nonexistent_job_gets_a_removed_message(server):
     with Viewer(server) as viewer:
         assert viewer.want(job=99)[-1] == {"type": "removed", "id": 99}
 
@@ -157,7 +157,7 @@ def test_long_log_message_is_split_between_characters(server):
         assert text.decode() == "x" + "ä€😀" * 5000
 
 
-def test_log_output_too_fast_for_the_viewer_is_skipped(server):
+def test_log_output_faster_than_the_viewer_reads_is_skipped(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
@@ -239,7 +239,7 @@ def test_websocket_protocol_error_closes_with_the_matching_code(server, data, co
         assert neighbour.message()["type"] == "job"
 
 
-def test_close_frame_without_code_is_answered_without_code(server):
+def test_close_frame_without_a_code_is_answered_in_the_same_way(server):
     for data in (b"", b"\0"):
         with Viewer(server) as viewer:
             viewer.message("hello")
@@ -249,7 +249,7 @@ def test_close_frame_without_code_is_answered_without_code(server):
                 viewer.take(1)
 
 
-def test_frame_length_with_highest_bit_is_refused(server):
+def test_frame_length_with_its_highest_bit_set_is_refused(server):
     with Viewer(server) as viewer:
         viewer.message("hello")
         viewer.send(TEXT, b"x", length=1 << 63)
@@ -260,7 +260,7 @@ def test_frame_length_with_highest_bit_is_refused(server):
     wait_for(lambda: server.counts()["viewers"] == 0, "it to be gone")
 
 
-def test_live_server_still_answers_after_random_bytes(server):
+def test_live_server_answers_other_viewers_after_random_bytes(server):
     noise = random.Random(1)
     with Viewer(server) as neighbour:
         neighbour.want(jobs=True)
@@ -372,7 +372,7 @@ def silent_code(viewer):
     return struct.unpack(">H", code)[0] if len(code) == 2 else None
 
 
-def test_viewer_that_does_not_answer_close_is_dropped():
+def test_viewer_that_ignores_a_close_frame_is_disconnected():
     with Server(look=50, goodbye=200) as server:
         with Viewer(server) as viewer:
             viewer.send(BINARY, b"")
@@ -382,7 +382,7 @@ def test_viewer_that_does_not_answer_close_is_dropped():
             assert server.counts()["viewers"] == 0
 
 
-def test_incomplete_frame_delays_no_other_viewer():
+def test_viewer_with_an_incomplete_frame_does_not_delay_others():
     with Server(look=50, silent=5000) as server:
         with Viewer(server) as half, Viewer(server) as other:
             half.socket.sendall(frame(TEXT, b'{"jobs": true}')[:9])
@@ -392,7 +392,7 @@ def test_incomplete_frame_delays_no_other_viewer():
             assert half.closed()[0] == 1013
 
 
-def test_server_exit_closes_viewers_with_a_status_code():
+def test_server_exit_closes_each_viewer_with_a_close_code():
     with Server() as server:
         viewers = [Viewer(server) for _ in range(5)]
     for viewer in viewers:

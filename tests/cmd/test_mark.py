@@ -19,7 +19,7 @@ def receiver():
             yield s
 
 
-def test_mark_command_sends_key_value_lines(ebb, receiver):
+def test_mark_command_sends_each_operand_as_a_line(ebb, receiver):
     result = ebb("mark", "KIND=step", "STEP=3", "NOTE=a = b, ü",
                  env={"EBB_SOCKET": receiver.getsockname()})
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -73,7 +73,7 @@ def test_mark_command_outside_a_run_fails_unless_quiet(ebb):
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_mark_command_fails_for_a_missing_socket_unless_quiet(ebb, receiver):
+def test_mark_command_without_a_socket_file_fails_unless_quiet(ebb, receiver):
     path = receiver.getsockname()
     env = {"EBB_SOCKET": path}
     receiver.close()
@@ -93,7 +93,7 @@ def test_mark_command_refuses_an_overlong_socket_path(ebb):
     assert refused_with(ebb("mark", "--socket", "/tmp/" + "x" * 200, "KIND=step"), "too long")
 
 
-def test_mark_command_does_not_wait_for_a_stuck_receiver(ebb, receiver):
+def test_mark_command_does_not_block_on_a_stuck_receiver(ebb, receiver):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler:
         filler.setblocking(False)
         with pytest.raises(BlockingIOError):

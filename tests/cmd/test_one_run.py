@@ -73,7 +73,7 @@ def check_run(folder):
     return run
 
 
-def test_all_commands_show_the_same_numbers_for_a_run(tmp_path):
+def test_every_command_shows_the_same_baseline_growth_and_peak(tmp_path):
     result = subprocess.run(
         [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / "run"), "--", PYTHON, "-c", JOB],
         env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -88,7 +88,7 @@ def test_all_commands_show_the_same_numbers_for_a_run(tmp_path):
     assert sizes(re.search("peak [^,]*", summary["memory"]).group()) == [shown(tree["peak_bytes"])]
 
 
-def test_server_shows_the_same_numbers_for_a_job_as_its_run_folder():
+def test_api_of_a_job_shows_the_same_values_as_its_run_folder():
     with serving("--interval", "50ms") as server:
         number = server.submit(PYTHON, "-c", JOB)
         job = server.wait(number)

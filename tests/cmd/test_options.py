@@ -51,7 +51,7 @@ NOT_A_TIME = "is not a time; write it like 500ms, 10s or 5m"
     (["watch", "--interval="], f'watch: --interval: "" {NOT_A_TIME}'),
     (["watch", "--for", "abc"], f'watch: --for: "abc" {NOT_A_TIME}'),
 ])
-def test_invalid_command_line_prints_one_line_with_status_2(ebb, arguments, sentence):
+def test_invalid_command_line_prints_one_line_and_exits_with_2(ebb, arguments, sentence):
     assert refused(ebb(*arguments), sentence)
 
 
@@ -61,7 +61,7 @@ def test_invalid_command_line_prints_one_line_with_status_2(ebb, arguments, sent
     (["--interval", "abc", "--", "true"], f'run: --interval: "abc" {NOT_A_TIME}'),
     (["--interval"], "run: --interval requires a value: --interval TIME"),
 ])
-def test_invalid_run_options_exit_with_status_125(ebb, arguments, sentence, tmp_path):
+def test_invalid_option_of_ebb_run_exits_with_status_125(ebb, arguments, sentence, tmp_path):
     assert refused(ebb("run", *arguments, cwd=tmp_path), sentence, status=125)
     assert list(tmp_path.iterdir()) == []
 
@@ -74,7 +74,7 @@ def test_unambiguous_option_prefix_is_accepted(ebb):
     assert ebb("version", "--js").stdout == ebb("version", "--json").stdout != ""
 
 
-def test_options_are_accepted_after_operands_until_double_dash(ebb):
+def test_options_after_operands_are_accepted_until_a_double_dash(ebb):
     assert refused_with(ebb("export", "/nonexistent/x.ebb", "--csv"), "/nonexistent/x.ebb")
     assert refused_with(ebb("export", "--csv", "--", "--nonexistent"), "--nonexistent")
 
@@ -86,13 +86,13 @@ def test_errors_escape_command_line_arguments(ebb):
     assert result.stderr.startswith(b"ebb: unknown option --\\xff\\x9b;")
 
 
-def test_long_argument_in_error_is_truncated_and_advice_kept(ebb):
+def test_error_with_a_long_argument_keeps_its_advice(ebb):
     assert refused_with(ebb("x" * 5000), "`ebb help` lists all commands")
     assert refused_with(ebb("export", "--" + "x" * 5000), "`ebb help export` lists all options")
     assert refused_with(ebb("watch", "--interval", "9" * 5000), "has no unit")
 
 
-def test_closed_output_pipe_ends_ebb_quietly():
+def test_closed_output_pipe_ends_ebb_without_an_error():
     read, write = os.pipe()
     os.close(read)
     # SIGPIPE is tested with its default action, and ignored as under nohup.
@@ -104,7 +104,7 @@ def test_closed_output_pipe_ends_ebb_quietly():
     os.close(write)
 
 
-def test_full_disk_at_standard_output_is_reported(ebb):
+def test_full_disk_at_standard_output_is_reported_as_an_error(ebb):
     with open("/dev/full", "w") as full:
         result = ebb("help", stdout=full)
     assert result.returncode == 2
@@ -112,5 +112,5 @@ def test_full_disk_at_standard_output_is_reported(ebb):
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "nonsense", ""])
-def test_output_is_utf8_in_every_locale(ebb, locale):
+def test_output_is_utf8_in_every_locale_setting(ebb, locale):
     assert "[OPTION…]" in ebb("help", env={"LC_ALL": locale}).stdout

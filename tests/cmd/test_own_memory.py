@@ -46,7 +46,7 @@ watch.wait()
 
 @not_sanitized
 @pytest.mark.parametrize("driver", [SERVER, ENGINE], ids=["server", "engine"])
-def test_memory_of_ebb_itself_does_not_grow(ebb, tmp_path, driver):
+def test_memory_of_the_server_and_the_engine_does_not_grow(ebb, tmp_path, driver):
     script = tmp_path / "driver.py"
     script.write_text(driver.format(folder=str(ROOT / "tests/cmd"), binary=binary(), steps=200,
                                     epoch=40))

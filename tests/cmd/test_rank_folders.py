@@ -86,14 +86,14 @@ def fill(folder):
             pass
 
 
-def test_ranks_finish_if_their_run_folder_is_full_from_the_start(mounted, local):
+def test_ranks_finish_if_the_disk_of_their_run_folder_is_full(mounted, local):
     job = Job(mounted("size=8k"), local)
     err = job.end()
     assert [rank.returncode for rank in job.ranks] == [0] * 4, err
     assert "cannot write run.json: No space left on device" in err
 
 
-def test_nodes_finish_the_job_if_their_run_folder_fills_up(mounted, local):
+def test_ranks_finish_if_the_disk_of_their_run_folder_fills_up(mounted, local):
     shared = mounted("size=1m")
     job = Job(shared, local, status=3)
     wait_for(lambda: len([b for b in shared.glob("ebb-runs/t*/node-*/heartbeat") if b.read_text()]) == 2, "heartbeats")

@@ -45,7 +45,7 @@ def recorded(tmp_path_factory):
     return folder / "run"
 
 
-def test_every_ray_worker_is_recorded_with_its_actor(recorded):
+def test_each_ray_worker_is_recorded_with_its_actor_name(recorded):
     processes = json.loads(run_ebb("verdict", "--json", recorded).stdout)["processes"]
     actors = [p for p in processes if p["role"] == "ray worker" and p["name"] in ("ray::Hoarder", "ray::Steady")]
     assert sorted(p["name"] for p in actors) == ["ray::Hoarder", "ray::Steady", "ray::Steady"]
@@ -53,7 +53,7 @@ def test_every_ray_worker_is_recorded_with_its_actor(recorded):
     assert roles["raylet"] == "other" and roles["ray"] == "launcher"
 
 
-def test_leaking_ray_actor_is_named_with_its_line(recorded):
+def test_leaking_ray_actor_is_reported_with_the_leaking_line(recorded):
     shown = run_ebb("show", recorded).stdout
     assert "ray_actors.py:17 in Hoarder.grow()" in shown, shown
     processes = json.loads(run_ebb("verdict", "--json", recorded).stdout)["processes"]

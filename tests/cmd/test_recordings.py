@@ -62,7 +62,7 @@ def run_folder(tmp_path, recording):
     return folder
 
 
-def test_export_of_a_recording_equals_the_imported_table(ebb, recording):
+def test_exported_table_equals_the_table_that_was_imported(ebb, recording):
     def values(rows):
         return sorted((float(r["t"]), int(r["pid"]), int(r["rss_bytes"]), int(r["step"]))
                       for r in rows if r["rss_bytes"])
@@ -72,7 +72,7 @@ def test_export_of_a_recording_equals_the_imported_table(ebb, recording):
     assert all(r["anon_bytes"] == "" for r in rows)
 
 
-def test_jsonl_export_has_every_kind_of_record(ebb, tmp_path):
+def test_jsonl_export_contains_every_record_type(ebb, tmp_path):
     out = make_recording(write(tmp_path / "x.csv", TABLE), tmp_path / "x.ebb",
                          write(tmp_path / "m.jsonl", MARKS))
     objects = [json.loads(line) for line in exported(ebb, out, "--jsonl").splitlines()]
@@ -172,7 +172,7 @@ def test_damaged_recording_is_exported_in_part_or_refused(ebb, tmp_path, large_r
         assert not result.stderr or result.stderr.startswith("ebb: export: ")
 
 
-def test_export_ends_quietly_when_its_reader_closes_the_pipe(large_recording):
+def test_export_exits_silently_when_its_reader_closes_the_pipe(large_recording):
     command = [binary(), "export", str(large_recording), "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=environment()) as process:
@@ -182,7 +182,7 @@ def test_export_ends_quietly_when_its_reader_closes_the_pipe(large_recording):
         assert process.wait(timeout=PATIENCE_S) in (-13, 141)
 
 
-def test_export_to_a_closed_pipe_ends_quietly_if_sigpipe_is_ignored(large_recording):
+def test_export_exits_silently_at_epipe_if_sigpipe_is_ignored(large_recording):
     read, pipe = os.pipe()
     os.close(read)
     result = subprocess.run([binary(), "export", str(large_recording), "--csv"], stdout=pipe,
@@ -196,7 +196,7 @@ def test_export_error_escapes_control_codes_in_file_names(ebb, tmp_path):
     assert refused_with(ebb("export", path, "--csv"), r"a\e[31m\nb.ebb")
 
 
-def test_columns_used_in_the_guide_exist_in_the_export(ebb, recording):
+def test_csv_column_numbers_in_the_guide_match_the_export(ebb, recording):
     guide = (ROOT / "docs" / "guide" / "start.md").read_text()
     fields, shown = re.search(r"^\$ cut -d, -f(\S+) run.csv.*\n(.*)$", guide, re.M).groups()
     head = exported(ebb, recording, "--csv").splitlines()[0]

@@ -88,7 +88,7 @@ def test_report_writes_page_into_run_folder_and_prints_its_path(leak):
     assert (leak / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_report_page_loads_nothing_over_the_network(leak):
+def test_report_page_loads_no_external_resources(leak):
     page = page_of(leak)
     assert "default-src 'none'" in page
     markup = page.split("<script nonce")[0]
@@ -97,7 +97,7 @@ def test_report_page_loads_nothing_over_the_network(leak):
     assert "@import" not in page and "url(" not in page
 
 
-def test_report_page_has_the_verdict(leak):
+def test_report_page_shows_the_verdict(leak):
     verdict = json.loads(run_ebb("verdict", leak, "--json").stdout)["tree"]
     text = html.unescape(re.sub(r"<[^>]+>", "", page_of(leak).split("<script")[0]))
     assert verdict["verdict"] in text
@@ -129,7 +129,7 @@ def test_each_report_page_has_a_new_nonce(leak):
     assert len(nonces) == 2 and all(len(n) == 32 for n in nonces)
 
 
-def test_report_of_a_full_day_stays_small(tmp_path):
+def test_report_page_of_a_full_day_is_smaller_than_2_mb(tmp_path):
     page = page_of(day_of(tmp_path / "day", 86400))
     assert len(page.encode()) < 1.5e6
     doc = json.loads(page_of(tmp_path / "day", "--json"))
@@ -147,7 +147,7 @@ def test_report_of_a_full_day_stays_small(tmp_path):
     assert "52 smaller processes" in page
 
 
-def test_report_of_a_day_with_many_processes_stays_small(tmp_path):
+def test_report_page_of_a_day_with_many_processes_stays_small(tmp_path):
     rows = [f"{t},{pid},{pid * 100 * MIB + (t * 7919 + pid) % MIB * 64}\n"
             for t in range(0, 86400, 4) for pid in range(1, 13)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(0, 86400, 4)]
@@ -171,7 +171,7 @@ def test_report_shows_a_repeated_event_once(tmp_path):
 
 # ---- other formats ----
 
-def test_report_json_has_every_part(leak):
+def test_report_json_has_every_documented_part(leak):
     doc = json.loads(page_of(leak, "--json"))
     data = doc["data"]
     assert doc["trouble"] == [] and doc["title"] == HOSTILE
@@ -184,13 +184,13 @@ def test_report_json_has_every_part(leak):
     assert data["processes"][0]["peak_bytes"] == max(rss["v"])
 
 
-def test_report_text_has_plot_and_no_control_characters(leak):
+def test_report_text_has_a_plot_and_no_control_characters(leak):
     text = page_of(leak, "--text")
     assert re.search("[\u2801-\u28ff]", text) and "memory of the job" in text
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
 
 
-def test_report_markdown_has_versions_and_escaped_text(leak):
+def test_report_markdown_lists_versions_and_escapes_markup(leak):
     text = page_of(leak, "--markdown")
     assert "| torch | 9.8.7 |" in text and "| ebb |" in text
     assert text.count("```") % 2 == 0
@@ -218,7 +218,7 @@ def two(tmp_path_factory):
     return folders
 
 
-def test_report_compare_shows_a_fix_in_every_format(two, tmp_path):
+def test_report_compare_shows_a_fixed_leak_in_every_format(two, tmp_path):
     doc = json.loads(page_of("--compare", *two, "--json"))
     assert (doc["answer"], doc["by"], doc["before"]["verdict"]) == ("fixed", "step", "leaking")
     assert doc["before"]["rate_bytes_per_step"]["low"] > doc["after"]["rate_bytes_per_step"]["high"]
@@ -230,7 +230,7 @@ def test_report_compare_shows_a_fix_in_every_format(two, tmp_path):
     assert doc["sentence"] in html.unescape(output.read_text())
 
 
-def test_comparison_page_is_written_into_the_folder_of_the_second_run(two):
+def test_comparison_page_is_written_into_the_second_run_folder(two):
     result = run_ebb("report", "--compare", *two)
     assert f"{two[1]}/compare.html (" in result.stdout
     assert (two[1] / "compare.html").exists()
@@ -266,7 +266,7 @@ def recorded(folder, steps, rate, pass_steps=50):
     ((MIB, 600), (2 * MIB, 30), "unknown", "the second run is filling"),
     ((MIB, 30), (0, 600), "unknown", "the first run is filling"),
 ])
-def test_comparison_says_whether_growth_changed_between_runs(tmp_path, before, after, answer, sentence):
+def test_comparison_states_whether_growth_changed_between_runs(tmp_path, before, after, answer, sentence):
     folders = [recorded(tmp_path / name, steps, rate)
                for name, (rate, steps) in (("a", before), ("b", after))]
     doc = json.loads(page_of("--compare", *folders, "--json"))
@@ -282,7 +282,7 @@ def late(folder, seconds, leaks_from):
     return table(folder, rows)
 
 
-def test_comparison_with_too_short_run_is_undecided(tmp_path):
+def test_comparison_with_a_too_short_run_has_no_answer(tmp_path):
     before = late(tmp_path / "a", 1800, 900)
     short, long = late(tmp_path / "b", 600, 9999), late(tmp_path / "c", 1800, 9999)
     doc = json.loads(page_of("--compare", before, short, "--json"))
@@ -291,7 +291,7 @@ def test_comparison_with_too_short_run_is_undecided(tmp_path):
     assert json.loads(page_of("--compare", before, long, "--json"))["answer"] == "fixed"
 
 
-def test_report_takes_one_run_and_report_compare_takes_two(two):
+def test_report_requires_one_run_and_report_compare_requires_two(two):
     assert refused_with(run_ebb("report", "--compare", two[0]), "--compare requires two runs")
     assert refused_with(run_ebb("report", *two), "unexpected operand", "--compare")
 
@@ -307,7 +307,7 @@ def test_report_of_missing_folder_prints_one_line_error(tmp_path):
     assert refused_with(run_ebb("report", tmp_path / "no"), str(tmp_path / "no"))
 
 
-def test_report_without_recording_shows_the_data_of_run_json(leak, tmp_path):
+def test_report_without_a_recording_shows_data_from_run_json(leak, tmp_path):
     (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
     doc = json.loads(page_of(tmp_path, "--json"))
     assert doc["data"] is None and doc["verdict"]["tree"]
@@ -316,7 +316,7 @@ def test_report_without_recording_shows_the_data_of_run_json(leak, tmp_path):
     assert "id=processes" in page and "trace.ebb" in page
 
 
-def test_report_without_marks_has_no_step_axis(tmp_path):
+def test_report_of_a_run_without_marks_has_no_step_axis(tmp_path):
     page = page_of(table(tmp_path, growing()))
     assert "id=by-step" not in page
     assert json.loads(page_of(tmp_path, "--json"))["data"]["steps_seen"] == 0
@@ -337,7 +337,7 @@ def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     assert "damaged" in page_of(tmp_path)
 
 
-def test_report_names_a_damaged_heap_file_and_shows_the_rest(tmp_path):
+def test_report_with_a_damaged_heap_file_names_it(tmp_path):
     run = day_of(tmp_path / "day", 7200)
     for heap in run.glob("heap.*.ebbheap"):
         os.truncate(heap, heap.stat().st_size * 3 // 4)
@@ -427,7 +427,7 @@ def test_report_makes_bidi_and_control_characters_visible(tmp_path):
                                      '{"tree": 5, "processes": {}}',
                                      '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
                                      '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
-def test_report_survives_any_content_of_run_json(tmp_path, content):
+def test_report_is_written_for_any_content_of_run_json(tmp_path, content):
     table(tmp_path, growing())
     (tmp_path / "run.json").write_text(content)
     for form in ([], ["--text"], ["--markdown"], ["--json"]):

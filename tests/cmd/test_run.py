@@ -44,14 +44,14 @@ def test_run_exits_with_the_exit_status_of_the_job(tmp_path, ebb, code):
     assert ebb("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).returncode == code
 
 
-def test_run_of_killed_job_exits_with_128_plus_signal(tmp_path, ebb):
+def test_run_of_a_killed_job_exits_with_128_plus_the_signal_number(tmp_path, ebb):
     result = ebb("run", "--", "sh", "-c", "kill -SEGV $$", cwd=tmp_path)
     assert result.returncode == 128 + signal.SIGSEGV
     assert facts(tmp_path)["end"]["kind"] == "signalled"
     assert "SEGV" in result.stderr
 
 
-def test_first_samples_of_a_job_are_more_frequent_by_default(tmp_path, ebb):
+def test_first_seconds_of_a_job_are_sampled_more_often_by_default(tmp_path, ebb):
     def closest_five_s():
         looks = [o["t"] for o in recorded(tmp_path / "ebb-runs/latest") if o["type"] == "machine"]
         return min((last - first for first, last in zip(looks, looks[4:])), default=99)
@@ -89,7 +89,7 @@ def test_standard_input_reaches_the_job(tmp_path):
     assert result.stdout == "SPRING TIDE\n"
 
 
-def test_closed_output_pipe_ends_the_job_as_without_ebb(tmp_path):
+def test_job_ends_when_the_reader_closes_its_output_pipe(tmp_path):
     command = f"'{binary()}' run -q -- yes tide | head -n 1"
     result = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), text=True,
                             stdout=subprocess.PIPE, timeout=PATIENCE_S)
@@ -107,7 +107,7 @@ def test_job_inherits_working_folder_umask_environment_and_limits(tmp_path):
     assert ours.stdout == plain.stdout
 
 
-def test_only_documented_environment_variables_are_added_to_a_job(tmp_path):
+def test_job_environment_gains_only_documented_variables(tmp_path):
     look = [PYTHON, "-c", "import os, json; print(json.dumps(dict(os.environ)))"]
     plain = json.loads(subprocess.check_output(look, cwd=tmp_path, env=environment()))
     ours = json.loads(subprocess.check_output([binary(), "run", "-q", "--", *look], cwd=tmp_path,
@@ -141,7 +141,7 @@ def test_job_has_its_own_session_and_process_group(tmp_path, ebb):
 
 # ---- the recording ----
 
-def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
+def test_spawned_processes_that_send_steps_are_recorded_as_ranks(tmp_path):
     """Under torch.multiprocessing.spawn on the CPU, the command line of a rank looks like that
     of a worker."""
     job = script(tmp_path, """
@@ -191,7 +191,7 @@ def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
     assert [p["role"] for p in spawned if p["pid"] not in pids] == ["data worker"]
 
 
-def test_recorded_memory_equals_what_proc_shows(tmp_path):
+def test_recorded_memory_equals_the_values_in_proc(tmp_path):
     """The job is a pool of processes. Each prints its own statm while its memory is constant."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
@@ -247,7 +247,7 @@ def test_marks_sent_by_the_job_are_recorded(tmp_path, ebb):
     assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "doubled": 0, "steps": 3, "last_step": 3}
 
 
-def test_recording_of_a_flood_of_marks_stays_within_its_size_limit(tmp_path, ebb):
+def test_recording_of_a_flood_of_marks_stays_below_its_size_limit(tmp_path, ebb):
     job = script(tmp_path, """
         import os, socket
         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -276,7 +276,7 @@ def largest_peak(folder):
     return max((int(row["peak_bytes"]) for row in rows if row["peak_bytes"]), default=0)
 
 
-def test_memory_peak_between_two_samples_is_recorded(tmp_path):
+def test_memory_peak_that_lies_between_two_samples_is_recorded(tmp_path):
     job = script(tmp_path, """
         import os, time
         time.sleep(1.2)
@@ -330,7 +330,7 @@ def brood(folder):
     """)
 
 
-def test_peak_of_short_lived_children_comes_from_the_cgroup(tmp_path, ebb):
+def test_peak_of_short_lived_children_is_read_from_the_cgroup(tmp_path, ebb):
     (tmp_path / "go").touch()
     result = ebb("run", "--interval", "1h", "--", PYTHON, brood(tmp_path), cwd=tmp_path)
     doc = facts(tmp_path)
@@ -367,7 +367,7 @@ def test_peak_without_a_cgroup_includes_all_processes_of_the_job(tmp_path, optio
     assert doc["ask_bytes"] >= doc["tree"]["peak_bytes"]
 
 
-def test_suggested_memory_request_excludes_the_cached_dataset_file(tmp_path, ebb):
+def test_suggested_memory_request_excludes_the_page_cache_of_a_file(tmp_path, ebb):
     with open(tmp_path / "dataset", "wb") as f:
         f.truncate(512 << 20)
     job = script(tmp_path, """
@@ -379,7 +379,7 @@ def test_suggested_memory_request_excludes_the_cached_dataset_file(tmp_path, ebb
     assert facts(tmp_path)["ask_bytes"] <= 192 << 20
 
 
-def test_run_json_has_state_running_until_the_job_ends(tmp_path):
+def test_state_in_run_json_is_running_until_the_job_ends(tmp_path):
     process = start(tmp_path, "--name", "my job/..", "--", "sleep", "30")
     path = wait_for(lambda: list(tmp_path.glob("ebb-runs/*/run.json")), "run.json")[0]
     running = json.loads(path.read_text())
@@ -427,7 +427,7 @@ def test_summary_has_the_documented_layout(tmp_path, ebb):
 # ---- ends ----
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_killing_ebb_at_any_time_ends_the_job(tmp_path, victim):
+def test_job_is_ended_if_any_process_of_ebb_is_killed(tmp_path, victim):
     job = script(tmp_path, """
         import os, time
         for _ in range(3):
@@ -473,7 +473,7 @@ def test_ctrl_c_reaches_the_process_group_and_ebb_waits_for_the_job(tmp_path):
     assert out == "cleaning\ncleaned\n"
 
 
-def test_signal_that_arrives_during_job_start_reaches_the_job(tmp_path):
+def test_signal_sent_while_the_job_starts_reaches_the_job(tmp_path):
     job = "trap 'exit 7' INT; kill -INT $(cat client); while :; do sleep 0.05; done"
     command = f"echo $$ > client; exec '{binary()}' run -q --no-record -- sh -c \"$JOB\""
     for _ in range(20):
@@ -502,8 +502,7 @@ def test_full_disk_is_reported_once_and_job_continues(tmp_path, request):
     assert result.stderr.count("cannot write the recording") <= 1
 
 
-def test_job_runs_unrecorded_in_unwritable_folder(open_folder,
-                                                                         ebb_as_nobody):
+def test_job_in_an_unwritable_folder_runs_without_a_recording(open_folder, ebb_as_nobody):
     open_folder.chmod(0o555)
     result = ebb_as_nobody("run", "--", "echo", "fine")
     assert (result.returncode, result.stdout) == (0, "fine\n")
@@ -566,13 +565,13 @@ def test_unreadable_folder_on_the_search_path_is_skipped(open_folder, ebb_as_nob
     assert refused_with(result, "command not found", status=127)
 
 
-def test_command_without_execute_permission_exits_with_126(tmp_path, ebb):
+def test_run_of_a_non_executable_file_exits_with_126(tmp_path, ebb):
     (tmp_path / "text").write_text("not a program")
     assert refused_with(ebb("run", "--", "./text", cwd=tmp_path), "./text", status=126)
     assert refused_with(ebb("run", "--", "/", cwd=tmp_path), "/", status=126)
 
 
-def test_program_refused_by_the_kernel_exits_with_126(tmp_path, ebb):
+def test_run_of_a_program_rejected_by_the_kernel_exits_with_126(tmp_path, ebb):
     bad = tmp_path / "bad"
     bad.write_bytes(b"\x7fELF" + b"\0" * 100)
     bad.chmod(0o755)
@@ -593,7 +592,7 @@ def test_run_without_command_or_with_unknown_option_exits_with_125(tmp_path, ebb
     assert refused_with(ebb("run", "--bogus", "--", "true", cwd=tmp_path), "--bogus", status=125)
 
 
-def test_options_after_the_command_belong_to_the_job(tmp_path, ebb):
+def test_options_after_the_command_are_passed_to_the_job(tmp_path, ebb):
     assert ebb("run", "-q", "echo", "--interval", "-q", cwd=tmp_path).stdout == "--interval -q\n"
 
 
@@ -636,7 +635,7 @@ def terminal(tmp_path):
     tmux("kill-server")
 
 
-def test_job_started_on_a_terminal_has_a_terminal(terminal, tmp_path):
+def test_job_started_on_a_terminal_has_a_controlling_terminal(terminal, tmp_path):
     terminal.type(f"'{binary()}' run -q -- sh -c 'test -t 0 && test -t 1 && test -t 2 && "
                   "echo all-$((40+2))-terminal; tty; stty size'")
     terminal.wait("all-42-terminal")
@@ -664,7 +663,7 @@ def test_ctrl_c_on_terminal_interrupts_job_and_prints_summary(terminal, tmp_path
     assert "INT" in terminal.screen()
 
 
-def test_ctrl_z_stops_job_and_ebb_and_fg_resumes_both(terminal, tmp_path):
+def test_ctrl_z_suspends_job_and_ebb_until_fg_resumes_both(terminal, tmp_path):
     # The job is a single process. If it was a shell, Ctrl-Z might stop its child before exec, and the shell would wait
     # for this child instead of stopping.
     (tmp_path / "loop.py").write_text("import os, time\nprint('begun', flush=True)\n"

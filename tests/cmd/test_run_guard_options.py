@@ -155,7 +155,7 @@ def test_contradicting_guard_options_are_refused(job, arguments, sentence):
     ["--restart-every", "500 steps", "--max-restarts", "3"],
     ["--no-guard", "--no-kill", "--keep-on-exit", "--clean-shm", "--no-cgroup"],
 ])
-def test_job_starts_with_every_consistent_set_of_guard_options(job, arguments):
+def test_every_consistent_set_of_guard_options_starts_the_job(job, arguments):
     result = job(*arguments)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     assert job.ran()
@@ -216,7 +216,7 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
     ("no-guard = yes\nlimit = 2G", [],
      "limit (../guard.conf:2) configures the guard, but no-guard (../guard.conf:1) disables it"),
 ])
-def test_option_that_contradicts_config_file_is_reported_with_line(job, text, arguments, sentence):
+def test_option_that_contradicts_the_config_file_has_its_line(job, text, arguments, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
     assert refused(job("--config", "../guard.conf", *arguments), f"run: {sentence}", status=125)
     assert not_started(job)

@@ -83,7 +83,7 @@ def test_metrics_server_refuses_other_paths_and_methods(job):
     assert ask(port, method="POST")[0] == 405
 
 
-def test_idle_and_endless_metrics_requests_do_not_block_others(job):
+def test_idle_or_endless_metrics_request_does_not_block_others(job):
     port = port_of(job("--metrics", "0"))
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     endless = socket.create_connection(("127.0.0.1", port))
@@ -112,7 +112,7 @@ def current_umask():
     return mask
 
 
-def test_metrics_address_in_use_is_refused(ebb, tmp_path):
+def test_metrics_option_refuses_an_address_in_use(ebb, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert refused(ebb("run", "--metrics", str(port), "--", "true", cwd=tmp_path),
@@ -120,7 +120,7 @@ def test_metrics_address_in_use_is_refused(ebb, tmp_path):
                        "another address", status=125)
 
 
-def test_invalid_metrics_address_and_folder_are_refused(ebb, tmp_path):
+def test_metrics_options_refuse_invalid_addresses_and_folders(ebb, tmp_path):
     assert refused_with(ebb("run", "--metrics", "nowhere:x", "--", "true", cwd=tmp_path),
                         'run: --metrics nowhere:x: invalid address "nowhere:x"', status=125)
     assert refused(ebb("run", "--metrics-file", "/proc/no/x", "--", "true", cwd=tmp_path),

@@ -45,7 +45,7 @@ def run(program, folder, *command, env=None):
 
 @pytest.mark.parametrize("name", ["plain", "a space", "a:colon", "a[pattern]*?", "back\\slash",
                                   "$ORIGIN", "all: of [them] $"])
-def test_heap_profiler_and_package_work_from_any_install_path(tmp_path, installed, name):
+def test_heap_profiler_and_python_package_work_in_any_install_path(tmp_path, installed, name):
     job = write(tmp_path, HOLDS)
     result = run(installed(name), tmp_path, "sh", "-c",
                  f"'{PYTHON}' '{job}' && echo \"$EBB_SOCKET\"; exit 3")
@@ -55,7 +55,7 @@ def test_heap_profiler_and_package_work_from_any_install_path(tmp_path, installe
 
 
 @not_sanitized
-def test_nested_runs_add_each_search_path_only_once(tmp_path, installed):
+def test_nested_ebb_runs_add_each_search_path_only_once(tmp_path, installed):
     program = installed("a: b")
     look = [PYTHON, "-c", "import os, json; print(json.dumps([os.environ[v] for v in "
             "('PYTHONPATH', 'LD_PRELOAD')]))"]
@@ -65,7 +65,7 @@ def test_nested_runs_add_each_search_path_only_once(tmp_path, installed):
         assert "ebb-" in value and ":" not in value and " " not in value
 
 
-def test_job_runs_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
+def test_job_is_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
     spaced = open_folder / "t m p"  # The path must be short enough for a socket address.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",

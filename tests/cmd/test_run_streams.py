@@ -78,7 +78,7 @@ def run(*arguments, **options):
 
 # ---- terminals ----
 
-def test_last_output_of_a_job_on_a_terminal_is_logged_unchanged(tmp_path):
+def test_short_job_on_a_terminal_is_recorded_with_its_exit_status(tmp_path):
     """When a terminal closes, the kernel sends SIGHUP to the session leader; the job continues."""
     jobs = [(["true"], 0), (["sh", "-c", "echo hi; exit 3"], 3),
             ([PYTHON, "-c", "print(1)"], 0)]
@@ -156,7 +156,7 @@ def test_background_run_does_not_change_terminal_settings(shell, tmp_path):
     assert end_of(tmp_path / "r")["signal"] == "INT"
 
 
-def test_two_concurrent_runs_both_restore_terminal_settings(tmp_path):
+def test_two_overlapping_runs_restore_the_terminal_settings(tmp_path):
     """The second run starts while the terminal is in raw mode, and ends last."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
@@ -180,7 +180,7 @@ def test_two_concurrent_runs_both_restore_terminal_settings(tmp_path):
     assert b"same" in job.shown, job.shown
 
 
-def test_background_job_does_not_read_shell_input(shell, tmp_path):
+def test_background_job_does_not_consume_shell_input(shell, tmp_path):
     shell.type(f"'{binary()}' run -q -d r -- cat > got &\n".encode())
     wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
     shell.type(b"echo mine-$((6*7))\n")
@@ -219,7 +219,7 @@ def stop(pid, signo):
     wait_for(lambda: is_stopped(pid), "the stop")
 
 
-def test_job_stopped_and_continued_by_another_process_resumes(tmp_path):
+def test_job_stopped_and_continued_from_outside_finishes(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     for signo in (signal.SIGSTOP, signal.SIGTSTP):
         stop(pid, signo)
@@ -230,7 +230,7 @@ def test_job_stopped_and_continued_by_another_process_resumes(tmp_path):
     assert (process.returncode, out) == (0, "fin\n")
 
 
-def test_killing_a_stopped_job_ends_the_run(tmp_path):
+def test_run_ends_if_its_job_is_killed_while_stopped_by_a_signal(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     stop(pid, signal.SIGTSTP)
     wait_for(lambda: is_stopped(process.pid), "the client to stop with the job")
@@ -261,7 +261,7 @@ def lines_of(name):
 
 
 @pytest.mark.parametrize("place", ["2>&1 | cat >out", ">out 2>&1", ">>out 2>>out", "terminal"])
-def test_stdout_and_stderr_to_one_file_keep_their_order(tmp_path, place):
+def test_output_of_stdout_and_stderr_to_one_file_keeps_its_order(tmp_path, place):
     if place == "terminal":
         job = OnTerminal([binary(), "run", "-q", "--no-terminal", "-d", "r", "--", PYTHON, "-c",
                           IN_TURN], tmp_path)
@@ -276,14 +276,14 @@ def test_stdout_and_stderr_to_one_file_keep_their_order(tmp_path, place):
     assert (tmp_path / "r/log.txt").read_bytes() == IN_ORDER
 
 
-def test_log_of_detached_job_keeps_output_order(tmp_path):
+def test_log_of_a_detached_job_keeps_the_order_of_both_streams(tmp_path):
     result = run("--detached", "-d", tmp_path / "r", "--", PYTHON, "-c", IN_TURN)
     assert result.returncode == 0
     wait_for(lambda: json.loads((tmp_path / "r/run.json").read_text())["state"] == "ended", "the end")
     assert (tmp_path / "r/log.txt").read_bytes() == IN_ORDER
 
 
-def test_lines_of_two_writers_to_one_pipe_stay_whole(tmp_path):
+def test_lines_of_two_writers_to_one_pipe_are_not_split(tmp_path):
     result = run("-q", "-d", tmp_path / "r", "--", PYTHON, "-c", TWO_WRITERS,
                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     log = (tmp_path / "r/log.txt").read_bytes()
@@ -293,7 +293,7 @@ def test_lines_of_two_writers_to_one_pipe_stay_whole(tmp_path):
     assert [line for line in lines if line.startswith(b"b")] == lines_of(b"b")
 
 
-def test_lines_of_separate_streams_stay_whole_in_the_log(tmp_path):
+def test_lines_of_separate_streams_are_not_split_in_the_log(tmp_path):
     result = run("-q", "-d", tmp_path / "r", "--", PYTHON, "-c", TWO_WRITERS,
                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert result.stdout.splitlines() == lines_of(b"a")
@@ -326,7 +326,7 @@ def test_output_still_in_pipes_when_the_job_ends_is_delivered(tmp_path):
     assert (tmp_path / "r/log.txt").read_bytes() == out
 
 
-def test_slow_output_reader_gets_all_output_and_the_exit_status(tmp_path):
+def test_slow_reader_of_the_output_receives_all_of_it(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
                                 "head -c 700000 /dev/zero; exit 3"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -338,7 +338,7 @@ def test_slow_output_reader_gets_all_output_and_the_exit_status(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (700000, 3)
 
 
-def test_ebb_run_waits_for_space_in_a_nonblocking_output_pipe(tmp_path):
+def test_full_nonblocking_output_pipe_loses_no_output(tmp_path):
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
     process = subprocess.Popen([binary(), "run", "-q", "--", "head", "-c", "300000", "/dev/zero"],
@@ -352,7 +352,7 @@ def test_ebb_run_waits_for_space_in_a_nonblocking_output_pipe(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (300000, 0)
 
 
-def test_signal_is_forwarded_while_the_output_reader_is_stuck(tmp_path):
+def test_signal_reaches_the_job_while_the_output_reader_is_stuck(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "yes"],
                                env=environment(), stdout=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
@@ -365,7 +365,7 @@ def test_signal_is_forwarded_while_the_output_reader_is_stuck(tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_job_with_stdout_or_stderr_closed_exits_as_without_ebb(tmp_path, stream):
+def test_job_exits_when_the_reader_of_stdout_or_stderr_is_gone(tmp_path, stream):
     loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
                                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
@@ -377,7 +377,7 @@ def test_job_with_stdout_or_stderr_closed_exits_as_without_ebb(tmp_path, stream)
 
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
-def test_supervisor_does_not_wait_for_a_reader_holding_the_pipe_lock(tmp_path):
+def test_pipe_lock_held_by_a_reader_does_not_block_the_supervisor(tmp_path):
     """This reader blocks in splice(), because it writes to a terminal that was stopped by Ctrl-S. pv blocks in the same
     way if a disk hangs."""
     master, slave = pty.openpty()
@@ -458,7 +458,7 @@ def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
 # ---- closed streams and small limits ----
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_stream_that_the_caller_closed_is_closed_in_the_job(tmp_path, closed):
+def test_standard_stream_closed_by_the_caller_is_closed_in_the_job(tmp_path, closed):
     look = tmp_path / "look.c"
     look.write_text("#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
                     "int main(void) { int open = 0; char *volatile p;\n"
@@ -479,7 +479,7 @@ def test_stream_that_the_caller_closed_is_closed_in_the_job(tmp_path, closed):
     assert statuses["ebb"] == statuses["hand"]
 
 
-def test_mark_socket_does_not_use_the_fd_of_closed_stderr(tmp_path):
+def test_mark_socket_does_not_reuse_the_descriptor_of_closed_stderr(tmp_path):
     program = ("import os, ebb\n"
                "for i in range(3): ebb.step(i)\n"
                "def is_open(fd):\n"
@@ -494,7 +494,7 @@ def test_mark_socket_does_not_use_the_fd_of_closed_stderr(tmp_path):
     assert any(o["type"] == "mark" for o in recorded(tmp_path / "r"))
 
 
-def test_job_with_all_streams_closed_runs_and_leaves_nothing_behind(tmp_path):
+def test_job_with_all_standard_streams_closed_leaves_no_processes(tmp_path):
     command = f"exec '{binary()}' run -d '{tmp_path}/r' -- sh -c 'exit 5'"
     result = subprocess.run(["sh", "-c", command + " <&- >&- 2>&-"], env=environment(),
                             timeout=PATIENCE_S)
@@ -503,7 +503,7 @@ def test_job_with_all_streams_closed_runs_and_leaves_nothing_behind(tmp_path):
     assert end_of(tmp_path / "r")["status"] == 5
 
 
-def test_killed_supervisor_with_closed_stdin_leaves_nothing_behind(tmp_path):
+def test_killed_supervisor_with_closed_stdin_leaves_no_processes(tmp_path):
     command = f"exec '{binary()}' run -q -d '{tmp_path}/r' -- sh -c " \
               "'echo $$ > \"$EBB_RUN_DIR/pid\"; kill -9 $PPID; exec sleep 600' <&-"
     result = subprocess.run(["sh", "-c", command], env=environment(), timeout=PATIENCE_S,
@@ -535,7 +535,7 @@ def test_job_inherits_sigpipe_and_sigxfsz_dispositions(tmp_path):
     assert not ignored >> (signal.SIGPIPE - 1) & 1 and not ignored >> (signal.SIGXFSZ - 1) & 1
 
 
-def test_run_with_too_low_open_file_limit_exits_with_125(tmp_path):
+def test_run_with_a_too_low_open_file_limit_exits_with_125(tmp_path):
     result = subprocess.run(
         [binary(), "run", "-d", tmp_path / "r", "--", "touch", tmp_path / "started"],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -546,7 +546,7 @@ def test_run_with_too_low_open_file_limit_exits_with_125(tmp_path):
     assert not (tmp_path / "started").exists()
 
 
-def test_job_with_a_command_line_of_megabytes_keeps_its_exit_status(tmp_path):
+def test_job_with_a_command_line_of_megabytes_exits_normally(tmp_path):
     arguments = ["\x01" * 120000] * 12
     result = run("-q", "-d", tmp_path / "r", "--", "sh", "-c", "exit 3", *arguments)
     assert result.returncode == 3
@@ -555,7 +555,7 @@ def test_job_with_a_command_line_of_megabytes_keeps_its_exit_status(tmp_path):
 
 @plain
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitized program maps terabytes and cannot start under such a limit")
-def test_reported_address_space_of_the_job_excludes_ebb_itself(tmp_path):
+def test_reported_address_space_excludes_that_of_ebb(tmp_path):
     program = ("import os, time\n"
                "b = bytearray(b'x') * (600 << 20)\n"
                "while not os.path.exists('go'): time.sleep(0.05)\n")

@@ -54,7 +54,7 @@ def test_include_check_accepts_a_tree_with_only_allowed_includes(tmp_path):
     ("verdict/floor.c", "<proc/sample.h>"),
     ("newfolder/x.c", "<stdio.h>"),
 ])
-def test_include_check_names_forbidden_include(tmp_path, file, include):
+def test_include_check_names_the_forbidden_include(tmp_path, file, include):
     result = check_includes(tree_with(tmp_path, {
         "proc/sample.h": "\n",
         file: f"/* One sentence. */\n#  include {include}\n",
@@ -68,7 +68,7 @@ def test_include_check_fails_without_sources(tmp_path):
     assert check_includes(tmp_path).returncode == 1
 
 
-def test_include_table_has_every_folder_of_src():
+def test_include_table_lists_every_folder_of_src():
     table = {line.split(":")[0] for line in (SCRIPTS / "include_table.txt").read_text().splitlines()
              if line and not line.startswith("#")}
     folders = {str(file.parent.relative_to(ROOT / "src")) for file in (ROOT / "src").rglob("*.c")}
@@ -101,7 +101,7 @@ debian_only = pytest.mark.skipif(not is_debian_like(), reason="another distribut
 
 
 @debian_only
-def test_setup_without_root_prints_the_command_to_run(tmp_path):
+def test_setup_without_root_prints_the_apt_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", sudo="exit 1", apt_get="exit 99"))
     lines = result.stdout.splitlines()
     assert (result.returncode, len(lines)) == (1, 1)
@@ -112,7 +112,7 @@ def test_setup_without_root_prints_the_command_to_run(tmp_path):
 
 
 @debian_only
-def test_setup_without_sudo_prints_the_command_to_run(tmp_path):
+def test_setup_without_sudo_prints_the_apt_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", apt_get="exit 99"), "test")
     assert result.returncode == 1
     assert result.stdout.startswith("sudo apt-get install -y ")
@@ -132,7 +132,7 @@ def test_setup_reports_failure_of_apt_in_one_line(tmp_path, apt_says, sentence):
 
 
 @debian_only
-def test_setup_installs_packages_without_prompt(tmp_path):
+def test_setup_installs_packages_without_prompting(tmp_path):
     log = tmp_path / "log"
     path = fake_path(tmp_path / "bin", id="echo 0", apt_get=f'echo "$DEBIAN_FRONTEND $*" >>{log}')
     result = setup(path)
@@ -178,7 +178,7 @@ def no_environment(result, folder, reason):
     return not (folder / "build" / "venv").exists()
 
 
-def test_setup_without_package_index_skips_venv_with_reason(tmp_path):
+def test_setup_skips_the_venv_if_the_package_index_is_unreachable(tmp_path):
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("this Python makes no virtual environments")
     enough = with_stand_in(tmp_path, "df", DISK.format(1 << 20))
@@ -207,12 +207,12 @@ def test_setup_downloads_nothing_if_disk_space_is_too_low(tmp_path):
     assert no_environment(result, tmp_path, "512 MiB are free, 10240 are required")
 
 
-def test_setup_makes_no_venv_if_torch_is_declined(tmp_path):
+def test_setup_creates_no_virtual_environment_if_torch_is_declined(tmp_path):
     result = setup_python(tmp_path, TORCH="no")
     assert no_environment(result, tmp_path, "TORCH=no")
 
 
-def test_setup_keeps_complete_venv(tmp_path):
+def test_setup_keeps_a_complete_virtual_environment(tmp_path):
     venv = tmp_path / "build" / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to("/usr/bin/python3")
@@ -315,7 +315,7 @@ def test_test_summary_counts_each_test_function(status, output, expected):
     assert (counts.passed, counts.failed, counts.skipped) == expected
 
 
-def test_failure_reason_is_read_from_the_end_of_the_ctest_log():
+def test_ctest_failure_reasons_are_read_from_the_end_of_its_log():
     log = ("The following tests FAILED:\n\t  1 - a.slow (Timeout)\n"
            "\t 12 - a.abort (Subprocess aborted)\nErrors while running CTest\n")
     assert run_tests.failure_reasons(log) == {"a.slow": "Timeout", "a.abort": "Subprocess aborted"}
@@ -334,14 +334,14 @@ def test_passing_test_run_ends_with_a_line_of_counts(tmp_path):
     assert (result.stdout, result.returncode) == ("5 passed, 0 failed\n", 0)
 
 
-def test_failing_ctest_entry_is_shown_and_fails_the_test_run(tmp_path):
+def test_output_of_a_failing_ctest_entry_is_shown(tmp_path):
     result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("fail", RED))
     assert result.returncode == 1
     assert "0x1 != 0x2" in result.stdout
     assert result.stdout.splitlines()[-1] == "3 passed, 1 failed"
 
 
-def test_skipped_ctest_entry_is_not_reported_as_missing_program(tmp_path):
+def test_skipped_ctest_entry_is_not_reported_as_a_missing_program(tmp_path):
     junit = tmp_path / "j.xml"
     case = '<testcase name="t" status="notrun"><skipped message="{}"/></testcase>'
     expected = {"SKIP_RETURN_CODE=77": "0 passed, 0 failed, 1 skipped",
@@ -404,7 +404,7 @@ def test_test_script_builds_sanitizer_and_clang_trees_at_low_priority(whole_run,
 
 @pytest.mark.parametrize("has_fuzzer, folder, counts", [
     (True, "build/clang", "3 passed, 0 failed"), (False, "build/asan", "2 passed, 0 failed")])
-def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, tmp_path, has_fuzzer, folder, counts):
+def test_fuzz_targets_are_built_by_gcc_if_clang_has_no_fuzzer(whole_run, tmp_path, has_fuzzer, folder, counts):
     if not has_fuzzer:
         (tmp_path / "no-fuzzer").touch()
     assert whole_run() == (0, [counts])
@@ -417,14 +417,14 @@ def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, t
     ("build/asan", ["build/asan: error", "build/asan did not build", "1 passed, 1 failed"]),
     ("build/clang", ["build/clang: error", "build/clang did not build", "2 passed, 1 failed"]),
 ])
-def test_failure_of_one_build_configuration_fails_the_test_run(whole_run, broken, said):
+def test_failing_build_configuration_fails_the_whole_test_run(whole_run, broken, said):
     assert whole_run(broken=broken) == (1, said)
 
 
 # The fake ctest fails test t either always, or only when t runs with all other tests (without -R).
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
-def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
+def test_failed_test_that_passes_when_rerun_alone_is_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
     (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
 status=fail
 case "$*" in *" -R ^(t)$"*) {condition} && status=run ;; esac
@@ -438,7 +438,7 @@ echo "<testsuite><testcase name='t' status='$status'><system-out>broke</system-o
     assert lines.count("== unsteady: t failed beside other tests and passed alone") == unsteady
 
 
-def test_failed_tests_are_not_run_again_if_there_are_many(whole_run, tmp_path):
+def test_failed_tests_are_not_rerun_if_more_than_three_fail(whole_run, tmp_path):
     cases = "".join(f"<testcase name='t{i}' status='fail'/>" for i in range(4))
     (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
 echo called >>calls
@@ -496,14 +496,14 @@ FUZZED = """echo "INFO: seed corpus: files: 3"; echo "#9 DONE cov: 42 ft: 50 cor
 echo "stat::number_of_executed_units: 400"; echo "stat::new_units_added: 7"; echo "stat::peak_rss_mb: 31" """
 
 
-def test_fuzz_script_repeats_until_requested_number_of_executions(tmp_path):
+def test_fuzz_script_runs_targets_for_the_requested_executions(tmp_path):
     result = fuzz(tmp_path, "--runs", "1000", "--jobs", "1", mark=FUZZED)
     assert result.returncode == 0, result.stdout + result.stderr
     name, executions, _, added, coverage, peak, crashes = result.stdout.splitlines()[1].split()
     assert (name, executions, added, coverage, peak, crashes) == ("mark", "1200", "21", "42", "31", "0")
 
 
-def test_fuzz_script_fails_if_one_target_crashes_but_runs_the_rest(tmp_path):
+def test_fuzz_script_runs_all_targets_and_fails_if_one_crashes(tmp_path):
     result = fuzz(tmp_path, "--seconds", "1", bad=f"{FUZZED}; echo 'heap-buffer-overflow'; exit 77", good=FUZZED)
     assert result.returncode == 1
     assert sorted(line.split()[::6] for line in result.stdout.splitlines()[1:3]) == [["bad", "1"], ["good", "0"]]
@@ -580,7 +580,7 @@ def test_npm_fetch_gives_up_after_retries(tmp_path):
 
 @pytest.mark.parametrize("how, reason", [("off", "EBB_WEB is off"), ("none", "npm is not installed"),
                                          ("fails", "the npm registry cannot be reached")])
-def test_web_build_without_npm_has_styles_and_prints_one_line(tmp_path, how, reason):
+def test_web_build_without_npm_contains_styles_and_prints_one_line(tmp_path, how, reason):
     if how == "fails" and not shutil.which("node"):
         pytest.skip("node is not installed")
     npm = npm_that_fails(tmp_path, 99) if how == "fails" else how

@@ -91,7 +91,7 @@ def checked(document, method, path, answer):
     return answer
 
 
-def test_every_api_path_answers_as_openapi_describes(server, done, document):
+def test_response_of_every_api_path_matches_openapi(server, done, document):
     asked = set()
 
     def ask(method, path, body=None, **values):
@@ -127,7 +127,7 @@ def test_every_api_path_answers_as_openapi_describes(server, done, document):
     assert asked == described
 
 
-def test_every_api_error_answer_matches_openapi(server, document):
+def test_error_response_of_every_api_path_matches_openapi(server, document):
     for path, item in document["paths"].items():
         for method in item:
             answer = server.ask(method.upper(), path.format(id=999999), body=b"{}", token="wrong")
@@ -154,7 +154,7 @@ def test_documentation_lists_every_api_path(document):
 
 # ---- jobs ----
 
-def test_job_submitted_by_api_runs_and_ends(server):
+def test_job_submitted_through_the_api_runs_and_succeeds(server):
     number = server.submit("sh", "-c", "echo $WORD; exit 3", name="three", env={"WORD": "hi"})
     job = server.wait(number)
     assert (job["state"], job["status"], job["name"]) == ("failed", 3, "three")
@@ -182,7 +182,7 @@ def test_invalid_list_query_is_refused(server, query):
     assert server.get(f"/jobs?{query}").status == 400
 
 
-def test_job_list_shows_each_change_of_a_job_at_once(server):
+def test_job_list_reflects_each_state_change_immediately(server):
     for _ in range(3):
         number = server.submit("sleep", "600", name="fresh")
         assert number in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
@@ -191,7 +191,7 @@ def test_job_list_shows_each_change_of_a_job_at_once(server):
         assert number not in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
 
 
-def test_waiting_request_is_answered_when_the_job_state_is_reached(server):
+def test_waiting_request_returns_when_the_job_reaches_the_state(server):
     number = server.submit("sleep", "600")
     job = server.get(f"/jobs/{number}?until=running&timeout_s=60").json()
     assert job["state"] == "running"
@@ -223,7 +223,7 @@ def test_error_for_an_invalid_submit_names_the_key(server, request_, word):
     assert answer.status == 400 and word in answer.message(), answer
 
 
-def test_guard_options_reach_the_job(server):
+def test_guard_options_of_an_api_request_reach_the_job(server):
     number = server.submit("true", limit="1G", options={"no-heap": True, "interval": "200ms"})
     server.wait(number)
     run = server.get(f"/jobs/{number}/run").json()
@@ -245,7 +245,7 @@ def test_invalid_cancel_is_refused(server, done, body):
     assert server.post(f"/jobs/{done}/cancel", body).status == 400
 
 
-def test_missing_job_gets_404_on_every_path(server):
+def test_every_api_path_of_a_nonexistent_job_returns_404(server):
     for part in ("", "/samples", "/verdict", "/diagnosis", "/report", "/log", "/events", "/run"):
         answer = server.get(f"/jobs/999999{part}")
         assert answer.status == 404 and "999999" in answer.message(), answer
@@ -255,7 +255,7 @@ def test_missing_job_gets_404_on_every_path(server):
         assert server.get(f"/jobs/{number}").status in (400, 404), number
 
 
-def test_request_for_the_recording_of_a_queued_job_gets_404(server):
+def test_run_data_of_a_queued_job_returns_404(server):
     first = server.submit("sleep", "600")
     second = server.submit("true", after=[first])
     assert server.job(second)["state"] == "queued" and server.job(second)["waits_for"]
@@ -298,7 +298,7 @@ def test_samples_are_limited_to_the_requested_range(server, tmp_path):
 
 # ---- the log ----
 
-def test_log_can_be_read_by_range_tail_and_offset(server, done):
+def test_log_requests_accept_a_range_or_a_tail_or_an_offset(server, done):
     def log(query="", **headers):
         return server.get(f"/jobs/{done}/log{query}", headers=headers)
 
@@ -323,7 +323,7 @@ def test_log_can_be_read_by_range_tail_and_offset(server, done):
         assert log(query).status == 400
 
 
-def test_waiting_log_request_returns_new_output(server, tmp_path):
+def test_waiting_log_request_returns_when_there_is_new_output(server, tmp_path):
     gate = tmp_path / "gate"
     number = server.submit("sh", "-c", f"echo one; until [ -e {gate} ]; do sleep 0.05; done; echo two")
     said, offset = b"", 0
@@ -359,7 +359,7 @@ def test_read_only_token_cannot_change_anything(server, done):
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
 
 
-def test_token_files_are_private_to_the_servers_user(server):
+def test_token_files_are_readable_only_by_the_server_user(server):
     for name in ("token", "token.read-only"):
         assert (server.state / name).stat().st_mode & 0o777 == 0o600
     assert server.state.stat().st_mode & 0o777 == 0o700
@@ -420,7 +420,7 @@ def test_session_cookie_without_the_session_key_grants_no_access(server, done):
     assert server.get("/jobs", token=None, headers=session).status == 200
 
 
-def test_view_parameter_and_cookie_together_allow_only_reading(server, done):
+def test_view_parameter_and_cookie_grant_read_access_only_together(server, done):
     answer, session = login(server, server.token)
     cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
     report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
@@ -432,7 +432,7 @@ def test_view_parameter_and_cookie_together_allow_only_reading(server, done):
     assert server.post(f"/jobs/{done}/rerun?view={view}", {}, token=None, headers=cookie).status == 403
 
 
-def test_read_only_token_does_not_see_environment_values(server):
+def test_read_only_token_does_not_reveal_environment_values(server):
     number = server.submit("true", env={"SECRET": "hush-hush"})
     server.wait(number)
     for path in ("/jobs", f"/jobs/{number}", f"/jobs/{number}/run", f"/jobs/{number}/events"):
@@ -498,7 +498,7 @@ def test_login_session_ends_when_its_token_changes():
         assert s.get("/jobs", token=None, headers=reading).status == 200
 
 
-def test_verdict_is_read_again_only_after_the_recording_has_changed(server):
+def test_cached_verdict_is_used_until_the_recording_changes(server):
     job = server.submit("sleep", "0.3")
     recording = pathlib.Path(server.wait(job)["run_dir"]) / "trace.ebb"
     first = server.get(f"/jobs/{job}/verdict")
@@ -511,7 +511,7 @@ def test_verdict_is_read_again_only_after_the_recording_has_changed(server):
 
 
 @pytest.mark.parametrize("what", ["pipe", "link", "brackets"])
-def test_job_events_are_served_despite_an_invalid_run_json(server, what):
+def test_job_events_are_served_if_run_json_is_invalid(server, what):
     job = server.submit("true")
     path = pathlib.Path(server.wait(job)["run_dir"]) / "run.json"
     path.unlink()
@@ -532,7 +532,7 @@ def test_deeply_nested_json_body_is_refused(server):
     assert answer.status == 400 and "more than 20000 values" in answer.message()
 
 
-def test_list_of_jobs_with_large_requests_is_paged(server):
+def test_list_of_jobs_with_large_job_requests_is_paged(server):
     words = ["x" * 1000] * 120
     numbers = [server.submit("true", *words, name="large", env={"K": words[0] * 100})
                for _ in range(12)]
@@ -554,7 +554,7 @@ def sip(sockets):
             s.recv(40 << 10, socket.MSG_DONTWAIT)
 
 
-def test_unread_http_answers_use_bounded_memory(server):
+def test_unread_http_responses_use_bounded_memory(server):
     job = server.submit("true", *["x" * 1000] * 120, name="slow")
     for _ in range(8):
         server.post(f"/jobs/{job}/rerun", {})
@@ -625,7 +625,7 @@ def test_unsupported_method_gets_405_with_allow_header(server):
         assert (answer.status, answer.headers["Allow"]) == (405, allow)
 
 
-def test_head_request_is_answered_like_get_without_a_body(server, done):
+def test_head_response_equals_get_response_without_a_body(server, done):
     for path in ("/", f"/api/v1/jobs/{done}", f"/api/v1/jobs/{done}/log", "/api/v1/health"):
         answer = server.ask("HEAD", path)
         assert (answer.status, answer.body) == (200, b"")
@@ -649,7 +649,7 @@ def test_page_and_assets_have_a_strict_content_security_policy(server):
     assert server.ask("GET", "/assets/nosuch.js").status == 404
 
 
-def test_every_answer_has_security_headers(server, done):
+def test_every_response_has_security_headers(server, done):
     for path in ("/api/v1/jobs", f"/api/v1/jobs/{done}/log", "/api/v1/nosuch", f"/api/v1/jobs/{done}/report"):
         headers = server.ask("GET", path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -685,13 +685,13 @@ def test_oversized_request_body_is_refused(server):
     assert server.get("/health").status == 200
 
 
-def test_largest_allowed_body_is_accepted(server):
+def test_request_body_of_the_maximum_size_is_accepted(server):
     body = json.dumps({"command": ["true"], "colour": "x" * ((1 << 20) - 100)}).encode()
     answer = server.post("/jobs", body)
     assert answer.status == 400 and "colour" in answer.message()
 
 
-def test_chunked_bodies_and_expect_continue_are_accepted(server):
+def test_chunked_body_and_expect_100_continue_are_accepted(server):
     head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n" \
         b"Connection: close\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n"
     body = b'{"command": ["true"], "name": "chunked"}'
@@ -771,7 +771,7 @@ def test_malformed_http_requests_are_refused(server, head):
     (b"Content-Length: -5\r\n", b"400"), (b"Content-Length: +5\r\n", b"400"), (b"Content-Length: 0x5\r\n", b"400"),
     (b"Content-Length: 99999999999999999999\r\n", b"400"), (b"Content-Length: 9999999999\r\n", b"413"),
     (b"Content-Length: 5x\r\nContent-Length: 5\r\n", b"400")])
-def test_invalid_content_length_gets_exactly_one_answer(server, headers, status):
+def test_invalid_content_length_gets_exactly_one_response(server, headers, status):
     for line in (b"POST /api/v1/session HTTP/1.1\r\n", b"GET /api/v1/health HTTP/1.0\r\n"):
         said = server.raw(line + HOST + b"Content-Type: application/json\r\n" + headers + b"\r\n")
         assert said.startswith(b"HTTP/1.") and said.count(b"HTTP/1.") == 1, said
@@ -783,7 +783,7 @@ def test_invalid_content_length_gets_exactly_one_answer(server, headers, status)
         assert b"nosniff" in head and json.loads(body)["error"]["status"] == int(status)
 
 
-def test_missing_host_header_gets_exactly_one_answer(server):
+def test_missing_host_header_gets_exactly_one_response(server):
     said = server.raw(b"GET /api/v1/health HTTP/1.1\r\n\r\n", b"</html>" if REFUSES_ITSELF else b'"message"')
     assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.1 4") == 1 and b"Host" in said
 
@@ -848,7 +848,7 @@ def test_random_bytes_get_an_error_or_a_closed_connection(server):
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
 
 
-def test_client_that_disconnects_while_waiting_leaves_nothing_behind(server):
+def test_connection_is_freed_if_a_waiting_client_disconnects(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     for _ in range(20):
@@ -890,7 +890,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_read_only_clients_do_not_use_the_slots_of_the_owner(server):
+def test_waiting_read_only_clients_leave_slots_for_the_owner(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -911,7 +911,7 @@ def test_waiting_read_only_clients_do_not_use_the_slots_of_the_owner(server):
         assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in [*own, *readers])
 
 
-def test_checkpoint_request_is_answered_despite_too_many_waiters(server):
+def test_checkpoint_request_is_accepted_while_all_slots_are_taken(server):
     number = server.submit("sh", "-c", "trap : USR1; while :; do sleep 0.1; done",
                            options={"checkpoint-signal": "USR1"})
     server.wait(number, "running")
@@ -928,7 +928,7 @@ def test_checkpoint_request_is_answered_despite_too_many_waiters(server):
     server.wait(number)
 
 
-def test_owner_can_connect_while_other_clients_hold_all_connections():
+def test_owner_can_connect_if_others_hold_all_their_connections():
     upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
     with serving("--max-connections", "32", "--max-viewers", "8") as s:
@@ -961,7 +961,7 @@ def kept_by(server):
 
 
 @plain
-def test_many_requests_do_not_increase_memory_or_descriptors(server, done):
+def test_server_memory_and_descriptors_are_constant_under_requests(server, done):
     paths = ["/jobs", f"/jobs/{done}", "/machine", f"/jobs/{done}/log", f"/jobs/{done}/events",
              f"/jobs/{done}/run", f"/jobs/{done}/samples?points=100", f"/jobs/{done}/verdict",
              "/jobs/999999", "/openapi.json", f"/jobs/{done}/log?tail=5", "/jobs?limit=x"]
@@ -986,7 +986,7 @@ def said_by(*arguments):
     return run_ebb("serve", *arguments)
 
 
-def test_second_server_on_a_state_folder_is_refused(server):
+def test_second_server_with_the_same_state_folder_is_refused(server):
     result = said_by("--state-dir", server.state, "--listen", "127.0.0.1:0", "--gpus", "0")
     assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith("ebb: serve: ")
     assert server.get("/health", unix=True).json()["status"] == "ok"
@@ -1023,7 +1023,7 @@ def test_serve_check_option_reports_ok_and_creates_nothing(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-def test_token_readable_by_others_is_refused(tmp_path):
+def test_token_file_readable_by_others_is_refused(tmp_path):
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     (state / "token").write_text("x" * 64)
@@ -1037,7 +1037,7 @@ def test_token_readable_by_others_is_refused(tmp_path):
     *(("pipe", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "locks", "runs", "sock")),
     *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
     ("link", "sessions"), ("link", "token")])
-def test_wrong_file_type_in_the_state_folder_is_reported_at_start(tmp_path, kind, name):
+def test_state_file_of_a_wrong_type_is_refused_at_server_start(tmp_path, kind, name):
     """The server neither waits for a file of the wrong type nor overwrites it."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
@@ -1048,7 +1048,7 @@ def test_wrong_file_type_in_the_state_folder_is_reported_at_start(tmp_path, kind
     assert result.returncode == 2 and sentence.startswith("ebb: serve: ") and name in sentence, result
 
 
-def test_every_serve_option_works_in_config_file(tmp_path):
+def test_every_serve_option_is_accepted_in_the_config_file(tmp_path):
     config = tmp_path / "serve.conf"
     config.write_text("# a server\nslots = 3\nmemory = 1G\nkeep = 2d,10,1G\nallow-host = a.example, b.example\n"
                       "log-format = text\ngrace = 1s\n")
@@ -1090,7 +1090,7 @@ def test_server_replaces_a_stale_socket_but_no_other_file(tmp_path):
         s.socket.unlink()
 
 
-def test_listen_none_option_leaves_only_the_unix_socket():
+def test_server_with_listen_none_accepts_only_its_unix_socket():
     with serving(listen="none") as s:
         assert s.ready.read_text() == f"unix:{s.socket}\n"
         assert s.get("/health", token=None, unix=True).status == 200
@@ -1100,7 +1100,7 @@ def test_listen_none_option_leaves_only_the_unix_socket():
         s.process = None
 
 
-def test_server_without_auth_requires_no_token_but_checks_the_host():
+def test_server_with_no_auth_still_checks_the_host_header():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201
@@ -1109,7 +1109,7 @@ def test_server_without_auth_requires_no_token_but_checks_the_host():
                       headers={"Origin": "http://evil.example"}).status == 403
 
 
-def test_server_stops_at_once_and_jobs_continue(tmp_path):
+def test_server_stops_at_once_and_its_jobs_continue(tmp_path):
     flag = tmp_path / "flag"
     with serving("--slots", "2") as s:
         number = s.submit("sh", "-c", f"until [ -e {flag} ]; do sleep 0.05; done; echo over")
@@ -1129,7 +1129,7 @@ def test_server_stops_at_once_and_jobs_continue(tmp_path):
         assert s.get(f"/jobs/{number}/log").body == b"over\n"
 
 
-def test_server_log_is_json_lines(server, done):
+def test_server_log_consists_of_json_lines(server, done):
     lines = [json.loads(line) for line in server.said().splitlines()]
     assert {"room", "listening", "token", "job_state"} <= {line["event"] for line in lines}
     assert all(set(line) >= {"t", "level", "event", "message"} for line in lines)
@@ -1148,7 +1148,7 @@ def test_server_notifies_systemd_of_start_and_stop(tmp_path):
             server.process = None
 
 
-def test_full_disk_is_reported_and_server_recovers(tmp_path):
+def test_full_disk_is_reported_until_space_is_free_again(tmp_path):
     with small_disk(tmp_path / "small") as folder, serving(state=folder / "state") as s:
         s.wait(s.submit("true"))
         fill(folder / "filler")
@@ -1198,7 +1198,7 @@ def test_slow_clients_are_disconnected(dripped):
     assert dripped.result() == 0
 
 
-def test_requests_of_common_http_clients_are_answered(server, done):
+def test_requests_of_common_http_clients_succeed(server, done):
     httpx = pytest.importorskip("httpx")
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}",
                       headers={"Authorization": f"Bearer {server.token}"}) as client:
@@ -1209,7 +1209,7 @@ def test_requests_of_common_http_clients_are_answered(server, done):
             assert client.get("/api/v1/health").status_code == 200
 
 
-def test_http_connection_is_kept_open_after_error_answers(server):
+def test_http_connection_stays_open_after_error_responses(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
         connection.connect()
@@ -1222,7 +1222,7 @@ def test_http_connection_is_kept_open_after_error_answers(server):
             assert (answer.status, connection.sock.getsockname()) == (status, own)
 
 
-def test_import_option_turns_a_job_file_into_jobs(tmp_path):
+def test_import_option_creates_jobs_from_a_job_file(tmp_path):
     file = tmp_path / "training_jobs.json"
     file.write_text(json.dumps({"a1": {"job_id": "a1", "status": "completed", "created_at": 1700000000},
                                 "a2": {"job_id": "a2", "status": "running", "created_at": 1700000100}}))

@@ -34,7 +34,7 @@ def test_job_that_creates_a_folder_named_run_json_still_succeeds(server):
     assert job["state"] == "succeeded", job
 
 
-def test_user_folder_among_the_run_folders_is_left_unchanged():
+def test_foreign_folder_among_the_run_folders_is_left_unchanged():
     with serving(*OPTIONS, "--keep", "1") as server:
         own = server.state / "runs" / "2-true"
         own.mkdir()

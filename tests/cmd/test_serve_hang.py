@@ -67,7 +67,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         assert (tmp_path / "one.ran").read_text() == "x\n" and len(slurm.jobs()) == 3
 
 
-def test_job_unknown_to_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging, tmp_path):
+def test_job_purged_from_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")
@@ -81,7 +81,7 @@ def test_job_unknown_to_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging,
         assert server.wait(job)["state"] == "succeeded"
 
 
-def test_queued_jobs_wait_while_all_run_folders_hang(slurm, hanging, tmp_path):
+def test_jobs_submitted_while_the_runs_folder_hangs_run_once(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         hanging.begin(tmp_path / "runs", server.process.pid)
         jobs = [server.submit(*waiting(tmp_path, f"j{i}"), name=f"j{i}") for i in range(12)]
@@ -95,7 +95,7 @@ def test_queued_jobs_wait_while_all_run_folders_hang(slurm, hanging, tmp_path):
         assert all((tmp_path / f"j{i}.ran").read_text() == "x\n" for i in range(12))
 
 
-def test_server_can_be_stopped_and_started_while_a_run_folder_hangs(slurm, hanging, tmp_path):
+def test_server_can_restart_while_a_run_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")
@@ -115,7 +115,7 @@ def test_server_can_be_stopped_and_started_while_a_run_folder_hangs(slurm, hangi
         assert (tmp_path / "go.ran").read_text() == "x\n" and len(slurm.jobs()) == 1
 
 
-def test_server_starts_while_the_folder_of_all_run_folders_hangs(slurm, hanging, tmp_path):
+def test_server_restarts_while_the_runs_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")
@@ -136,7 +136,7 @@ def test_server_starts_while_the_folder_of_all_run_folders_hangs(slurm, hanging,
         assert (tmp_path / "go.ran").read_text() == "x\n" and len(slurm.jobs()) == 2
 
 
-def test_first_start_is_refused_while_the_folder_of_all_run_folders_hangs(slurm, hanging, tmp_path):
+def test_first_server_start_is_refused_while_the_runs_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         server.stop()
         (server.state / "last-id").unlink()
@@ -147,7 +147,7 @@ def test_first_start_is_refused_while_the_folder_of_all_run_folders_hangs(slurm,
         server.start()
 
 
-def test_hanging_working_folder_stalls_only_its_own_submission(slurm, hanging, tmp_path):
+def test_hanging_working_folder_delays_only_its_own_submission(slurm, hanging, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     with serving_shared(slurm, hanging, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -166,7 +166,7 @@ def test_hanging_working_folder_stalls_only_its_own_submission(slurm, hanging, t
         assert server.wait(server.submit("true", cwd=str(work)))["state"] == "succeeded"
 
 
-def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):
+def test_job_with_a_hanging_run_folder_can_be_cancelled(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit("sleep", "600", name="x")
         server.wait(job, "running")
@@ -179,7 +179,7 @@ def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):
         assert ended["state"] == "cancelled" and ended["reason"] == "enough"
 
 
-def test_request_for_file_of_hanging_run_folder_is_refused(slurm, hanging, tmp_path):
+def test_request_for_a_file_in_a_hanging_run_folder_is_refused(slurm, hanging, tmp_path):
     paths = ["log", "log?tail=100", "log?offset=0", "run", "events", "verdict", "samples"]
     with serving_shared(slurm, hanging, tmp_path) as server, \
             concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:

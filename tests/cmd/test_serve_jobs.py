@@ -98,7 +98,7 @@ def run_large_job(server, go):
 
 
 @plain
-def test_large_jobs_do_not_increase_memory_or_open_files_of_the_server(server):
+def test_server_memory_and_open_files_are_constant_over_large_jobs(server):
     pid = server.process.pid
     first = server.submit("true")
     server.wait(first)
@@ -116,7 +116,7 @@ def test_large_jobs_do_not_increase_memory_or_open_files_of_the_server(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_peak_of_a_job_and_request_of_the_next_job_match_run_json(server):
+def test_job_peak_and_next_suggested_request_match_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -187,7 +187,7 @@ def test_starting_job_can_be_cancelled(server):
     assert job["state"] == "cancelled" and job["reason"] == "by request"
 
 
-def test_job_that_ignores_cancel_is_killed_after_grace(server):
+def test_job_that_ignores_cancel_is_killed_after_the_grace_period(server):
     number = server.submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the trap")
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 600}).status == 202
@@ -218,7 +218,7 @@ def test_job_inherits_the_original_resource_limits_of_the_server(server):
 
 # ---- a checkpoint ----
 
-def test_checkpoint_of_a_job_that_cannot_write_one_is_refused(server):
+def test_checkpoint_request_is_refused_if_the_job_has_no_handler(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
@@ -230,7 +230,7 @@ def test_checkpoint_of_a_job_that_cannot_write_one_is_refused(server):
     assert server.job(number)["state"] == "running"
 
 
-def test_requested_checkpoint_is_shown_as_pending(server):
+def test_checkpoint_request_to_a_job_with_a_command_is_accepted(server):
     made = server.folder / "made"
     number = hold(server, options={"checkpoint-cmd": f"touch {made}", "checkpoint-done": str(made)})
     wait_for(lambda: server.job(number)["pid"], "news of it")
@@ -239,7 +239,7 @@ def test_requested_checkpoint_is_shown_as_pending(server):
     assert server.job(number)["state"] in ("running", "checkpointing")
 
 
-def test_request_to_stuck_supervisor_times_out(server):
+def test_job_of_a_supervisor_that_never_answers_can_be_cancelled(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
     os.kill(supervisor(server, number), signal.SIGSTOP)
@@ -266,7 +266,7 @@ def ended_on_a_full_disk(server, disk, status):
 
 
 @pytest.mark.parametrize("status, state, word", [(0, "succeeded", "succeeded"), (3, "failed", "failed")])
-def test_job_end_on_a_full_disk_is_recorded_once_space_is_free(tmp_path, status, state, word):
+def test_job_end_on_a_full_disk_is_recorded_when_space_is_free(tmp_path, status, state, word):
     with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
         number = ended_on_a_full_disk(s, disk, status)
         assert word in s.job(number)["reason"]
@@ -288,7 +288,7 @@ def test_job_waiting_for_disk_space_can_be_cancelled(tmp_path):
 
 # ---- killed processes ----
 
-def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
+def test_job_of_a_killed_supervisor_is_lost_and_its_processes_ended(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "its pid")
     os.kill(supervisor(server, number), signal.SIGKILL)
@@ -297,7 +297,7 @@ def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
     wait_for(lambda: is_gone(job["pid"]), "the job's process")
 
 
-def test_job_whose_sentinel_was_killed_is_followed_to_its_end(server):
+def test_job_whose_sentinel_was_killed_is_tracked_until_it_ends(server):
     number = hold(server)
     os.kill(sentinel(server, number), signal.SIGKILL)
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
@@ -306,7 +306,7 @@ def test_job_whose_sentinel_was_killed_is_followed_to_its_end(server):
 
 
 @pytest.mark.parametrize("who", (["supervisor"], ["sentinel", "supervisor"]))
-def test_cancel_request_continues_a_supervisor_stopped_by_sigstop(server, who):
+def test_cancel_request_resumes_a_supervisor_stopped_by_sigstop(server, who):
     number = hold(server)
     for name in who:
         os.kill({"supervisor": supervisor, "sentinel": sentinel}[name](server, number), signal.SIGSTOP)
@@ -327,7 +327,7 @@ while time.monotonic() < until:
 
 
 @pytest.mark.parametrize("state", ("starting", "running"))
-def test_supervisor_that_gets_sigstop_is_continued_each_time(server, state):
+def test_supervisor_stopped_by_sigstop_repeatedly_is_resumed(server, state):
     go = server.folder / "go"
     if state == "starting":  # The supervisor has usually not yet reported that the job runs.
         go.touch()
@@ -355,10 +355,10 @@ def in_a_debugger(_folder):
         return os.WTERMSIG(status), server.wait(number)["state"], is_gone(job)
 
 
-debugged = begun_early(["test_supervisor_that_stays_stopped_is_killed_with_its_job"], in_a_debugger)
+debugged = begun_early(["test_supervisor_stopped_by_a_debugger_is_killed_with_its_job"], in_a_debugger)
 
 
-def test_supervisor_that_stays_stopped_is_killed_with_its_job(debugged):
+def test_supervisor_stopped_by_a_debugger_is_killed_with_its_job(debugged):
     assert debugged.result() == (signal.SIGKILL, "cancelled", True)
 
 
@@ -390,7 +390,7 @@ def kill_both(server, number, before=lambda: None):
     wait_for(lambda: all(map(is_gone, pids)), "their end")
 
 
-def test_job_whose_supervisor_and_sentinel_were_killed_is_ended(server):
+def test_job_is_killed_if_its_supervisor_and_sentinel_were_killed(server):
     neighbour = hold(server)
     number, pids = family(server)
     kill_both(server, number)
@@ -416,7 +416,7 @@ sleep 600
 """
 
 
-def test_daemon_without_its_environment_is_found_by_its_cgroup(server):
+def test_daemon_without_ebb_variables_is_found_by_its_cgroup(server):
     number = server.submit("sh", "-c", DAEMON, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.endswith(b"\n"), "the daemon")
     pid = int(server.get(f"/jobs/{number}/log").body)
@@ -429,7 +429,7 @@ def test_daemon_without_its_environment_is_found_by_its_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_cleanup_of_a_lost_job_spares_a_foreign_cgroup(server):
+def test_cleanup_of_a_lost_job_leaves_the_cgroups_of_other_jobs(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())
@@ -443,7 +443,7 @@ def test_cleanup_of_a_lost_job_spares_a_foreign_cgroup(server):
     assert all(pathlib.Path("/sys/fs/cgroup", group).exists() for group in other["cgroup"])
 
 
-def test_restarted_server_kills_processes_left_by_a_job(server):
+def test_restarted_server_kills_leftover_processes_of_a_lost_job(server):
     number, pids = family(server)
     server.stop(signal.SIGKILL)
     kill_both(server, number)
@@ -453,7 +453,7 @@ def test_restarted_server_kills_processes_left_by_a_job(server):
     assert all(map(is_gone, pids)), pids
 
 
-def test_restarted_server_continues_to_follow_its_running_jobs(server):
+def test_restarted_server_reconnects_to_its_running_jobs(server):
     number, ends = hold(server), server.submit("sleep", "0.5")
     waits = server.submit("true", after=[ends])
     server.stop(signal.SIGKILL)
@@ -535,7 +535,7 @@ while not os.path.exists(sys.argv[2]):
 """
 
 
-def test_flood_of_state_messages_writes_at_most_1000_server_log_lines(server, tmp_path):
+def test_flood_of_state_messages_is_rate_limited_in_the_server_log(server, tmp_path):
     number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end",
                            tmp_path / "begin")
     wait_for(lambda: server.job(number)["pid"], "the server to be connected to the supervisor")

@@ -49,7 +49,7 @@ def test_read_only_token_may_watch_the_live_stream(server):
         assert viewer.message()["type"] == "hello"
 
 
-def test_session_key_is_read_from_the_websocket_protocol_header(server):
+def test_websocket_protocol_header_can_carry_the_session_key(server):
     answer = server.post("/session", {"token": server.reader}, token=None)
     cookie = {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
     protocol = {"Sec-WebSocket-Protocol": f"ebb, ebb-key.{answer.json()['key']}"}
@@ -60,7 +60,7 @@ def test_session_key_is_read_from_the_websocket_protocol_header(server):
         assert viewer.status.split()[1] == "401"
 
 
-def test_viewer_follows_job_from_start_to_end(server, tmp_path):
+def test_viewer_receives_a_job_from_start_to_end(server, tmp_path):
     with allowed(server) as viewer:
         viewer.want(jobs=True)
         number = server.submit(PYTHON, "-c", LINES, tmp_path / "go", options={"interval": "100ms"})
@@ -86,7 +86,7 @@ def test_viewer_follows_job_from_start_to_end(server, tmp_path):
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 
 
-def test_live_subscription_is_answered_even_for_a_missing_job(server):
+def test_live_subscription_to_a_nonexistent_job_is_answered(server):
     number = server.submit("true")
     server.wait(number)
     with allowed(server) as viewer:
@@ -94,7 +94,7 @@ def test_live_subscription_is_answered_even_for_a_missing_job(server):
         assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
 
 
-def test_machine_message_of_the_live_stream_matches_the_api(server):
+def test_live_machine_message_has_the_same_keys_as_the_machine_api(server):
     with allowed(server) as viewer:
         viewer.want(machine=True)
         machine = viewer.message("machine")

@@ -34,7 +34,7 @@ def values(text, name):
     return {labels: float(v) for labels, v in re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.M)}
 
 
-def test_metrics_count_jobs_by_state_and_cause(metrics):
+def test_metrics_have_job_counts_by_state_and_end_cause(metrics):
     states = values(metrics, "ebb_jobs")
     assert states['state="succeeded"'] == 1 and states['state="failed"'] == 1 and states['state="running"'] == 1
     assert values(metrics, "ebb_jobs_submitted_total") == {"": 3}
@@ -45,17 +45,17 @@ def test_metrics_count_jobs_by_state_and_cause(metrics):
     assert values(metrics, "ebb_slots_used") == {"": 1}
 
 
-def test_metrics_label_running_jobs_by_id_only(metrics):
+def test_metrics_of_running_jobs_have_only_the_job_id_as_label(metrics):
     assert "bad{" not in metrics and "good" not in metrics
     assert list(values(metrics, "ebb_job_start_time_seconds")) == ['job="3"']
 
 
-def test_metrics_have_memory_and_open_files_of_the_server(metrics):
+def test_metrics_include_memory_and_open_files_of_the_server(metrics):
     assert 1 << 20 < values(metrics, "process_resident_memory_bytes")[""] < 1 << 30
     assert values(metrics, "process_open_fds")[""] > 3
 
 
-def test_every_metric_has_help_and_type(metrics):
+def test_every_metric_has_a_help_and_a_type_line(metrics):
     typed = set(re.findall(r"^# TYPE (\S+) ", metrics, re.M))
     assert typed == set(re.findall(r"^# HELP (\S+) ", metrics, re.M))
     used = {re.sub(r"_(sum|count)$", "", n) if re.sub(r"_(sum|count)$", "", n) in typed else n

@@ -90,7 +90,7 @@ def test_long_log_of_slurm_job_is_sent_completely(slurm, tmp_path):
         assert server.get(path, headers={"Range": f"bytes={len(text)}-"}).status == 416
 
 
-def test_running_slurm_job_is_followed_through_its_folder(slurm, tmp_path):
+def test_running_slurm_job_is_tracked_through_its_run_folder(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("python3", "-c", "import time; b = bytearray(50 << 20); time.sleep(600)")
         server.wait(job, "running")
@@ -102,7 +102,7 @@ def test_running_slurm_job_is_followed_through_its_folder(slurm, tmp_path):
     assert slurm.jobs()[0]["state"] != "RUNNING"
 
 
-def test_checkpoint_request_reaches_a_slurm_job_through_its_folder(slurm, tmp_path):
+def test_checkpoint_request_reaches_a_slurm_job_through_run_folder(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600", options={"checkpoint-cmd": f"echo x >>{tmp_path}/saved"})
         server.wait(job, "running")
@@ -111,7 +111,7 @@ def test_checkpoint_request_reaches_a_slurm_job_through_its_folder(slurm, tmp_pa
         wait_for(lambda: (tmp_path / "saved").exists(), "the checkpoint")
 
 
-def test_job_pending_in_slurm_has_reason_and_can_be_cancelled(slurm, tmp_path):
+def test_job_pending_in_slurm_has_a_reason_and_can_be_cancelled(slurm, tmp_path):
     slurm.set("hold")
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))
@@ -126,7 +126,7 @@ def test_job_pending_in_slurm_has_reason_and_can_be_cancelled(slurm, tmp_path):
 # ---- failures ----
 
 
-def test_refused_submission_reports_reason_from_slurm(slurm, tmp_path):
+def test_submission_refused_by_slurm_reports_the_reason_of_slurm(slurm, tmp_path):
     slurm.set("refuse", "Invalid partition name specified")
     with serving_slurm(slurm) as server:
         ended = server.wait(server.submit("true"))
@@ -148,7 +148,7 @@ def test_submitted_job_stays_queued_while_slurm_is_down(slurm, tmp_path):
     assert marks(tmp_path) == 1 and len(slurm.jobs()) == 1
 
 
-def test_job_ends_normally_while_slurm_is_down(slurm, tmp_path):
+def test_job_end_is_recorded_while_slurm_is_down(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.05; done")
         server.wait(job, "running")
@@ -168,7 +168,7 @@ def test_slurm_job_with_an_unknown_job_id_is_found_by_its_name(slurm, tmp_path):
     assert marks(tmp_path) == 1 and len(slurm.jobs()) == 1
 
 
-def test_restarted_server_waits_for_running_sbatch(slurm, tmp_path):
+def test_restarted_server_waits_for_an_sbatch_that_is_still_running(slurm, tmp_path):
     slurm.set("slow", 3)
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))
@@ -192,7 +192,7 @@ def test_job_that_slurm_ended_without_a_record_is_reported_lost(slurm, tmp_path)
 
 
 @pytest.mark.parametrize("has_accounts", [True, False])
-def test_sacct_is_queried_for_a_job_purged_from_the_queue(slurm, tmp_path, has_accounts):
+def test_end_of_a_job_purged_from_squeue_is_read_from_sacct(slurm, tmp_path, has_accounts):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600")
         server.wait(job, "running")
@@ -209,7 +209,7 @@ def test_sacct_is_queried_for_a_job_purged_from_the_queue(slurm, tmp_path, has_a
         assert ended["reason"] == f"{known}, and run.json does not record how the job ended"
 
 
-def test_job_cancelled_outside_of_ebb_before_its_start_fails(slurm, tmp_path):
+def test_job_cancelled_with_scancel_before_its_start_is_failed(slurm, tmp_path):
     slurm.set("hold")
     with serving_slurm(slurm) as server:
         job = server.submit("true")
@@ -220,7 +220,7 @@ def test_job_cancelled_outside_of_ebb_before_its_start_fails(slurm, tmp_path):
         assert ended["reason"] == "Slurm ended job 1 with state CANCELLED before the command started"
 
 
-def test_slurm_job_names_its_working_folder_missing_on_the_node(slurm, tmp_path):
+def test_failed_slurm_job_names_the_missing_working_folder(slurm, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     slurm.set("hold")
@@ -234,7 +234,7 @@ def test_slurm_job_names_its_working_folder_missing_on_the_node(slurm, tmp_path)
         assert not (tmp_path / "ran").exists()
 
 
-def test_slurm_job_names_command_missing_on_the_node(slurm, tmp_path):
+def test_failed_slurm_job_names_the_missing_command(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         ended = server.wait(server.submit("no-such-command"))
         assert ended["state"] == "failed" and 'command not found: "no-such-command"' in ended["reason"]
@@ -253,7 +253,7 @@ def test_sbatch_options_that_are_not_allowed_are_refused(slurm, more, message):
         assert answer.status == 400 and message in answer.message()
 
 
-def test_local_server_refuses_slurm_options(tmp_path):
+def test_server_with_the_local_executor_refuses_slurm_options(tmp_path):
     with serving() as server:
         answer = server.post("/jobs", {"command": ["true"], "slurm": {"partition": "gpu"}})
         assert answer.status == 400 and "runs jobs on its own machine" in answer.message()
@@ -274,7 +274,7 @@ def test_server_killed_repeatedly_submits_every_job_once(slurm, tmp_path):
     assert states["accepted"] >= 20 and states.get("succeeded", 0) > 0
 
 
-def test_executor_cannot_change_while_jobs_run(slurm, tmp_path):
+def test_server_executor_cannot_change_while_jobs_run(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600")
         server.wait(job, "running")
@@ -287,13 +287,13 @@ def test_executor_cannot_change_while_jobs_run(slurm, tmp_path):
         server.start()
 
 
-def test_server_names_missing_slurm_command(tmp_path):
+def test_server_start_names_the_missing_slurm_command(tmp_path):
     result = run_ebb("serve", "--executor", "slurm", "--state-dir", tmp_path / "state", "--listen", "none",
                  env={"PATH": "/nonexistent"})
     assert result.returncode == 2 and "cannot find the command sbatch in $PATH" in result.stderr
 
 
-def test_run_folders_can_be_in_a_shared_folder(slurm, tmp_path):
+def test_runs_dir_option_puts_run_folders_into_a_shared_folder(slurm, tmp_path):
     with serving_slurm(slurm, "--runs-dir", tmp_path / "shared" / "runs") as server:
         ended = server.wait(server.submit("true", name="x"))
         assert ended["state"] == "succeeded" and ended["run_dir"] == str(tmp_path / "shared" / "runs" / "1-x")

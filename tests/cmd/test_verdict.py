@@ -83,7 +83,7 @@ def ramp(seconds, per_second, start=300 * MIB):
 
 # ---- words and statuses ----
 
-def test_verdict_of_a_leak_exits_with_1_and_has_rate_and_oom_time(tmp_path):
+def test_verdict_leaking_exits_with_1_and_has_rate_and_time_to_oom(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, MIB)), "--limit", "8G")
     assert doc["verdict"] == "leaking"
     assert doc["rate_bytes_per_min"]["value"] == pytest.approx(60 * MIB, rel=0.15)
@@ -93,12 +93,12 @@ def test_verdict_of_a_leak_exits_with_1_and_has_rate_and_oom_time(tmp_path):
     assert doc["samples"] == 3000
 
 
-def test_verdict_of_a_flat_table_exits_with_0(tmp_path):
+def test_verdict_of_a_table_with_constant_memory_exits_with_0(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, 0)))
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_verdict_in_first_epoch_exits_with_3_and_names_decision_step(tmp_path):
+def test_verdict_in_the_first_epoch_names_the_decision_step(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -111,7 +111,7 @@ def test_verdict_in_first_epoch_exits_with_3_and_names_decision_step(tmp_path):
     assert same["forecast"]["decided_at_step"] == doc["forecast"]["decided_at_step"]
 
 
-def test_verdict_text_begins_with_verdict_word_and_evidence(tmp_path, ebb):
+def test_verdict_text_begins_with_the_verdict_word_and_evidence(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     result = ebb("verdict", path, "--limit", "8G")
     assert (result.returncode, result.stderr) == (1, "")
@@ -123,7 +123,7 @@ def test_verdict_text_begins_with_verdict_word_and_evidence(tmp_path, ebb):
 
 # ---- options ----
 
-def test_csv_of_another_tool_is_read_with_units_and_groups(tmp_path):
+def test_csv_table_of_another_tool_is_read_with_units_and_groups(tmp_path):
     rows = [(t, gpu, (500 if gpu == "a" else 500 + t)) for t in range(3000) for gpu in "ab"]
     path = table(tmp_path / "g.csv", rows, "when,gpu,used")
     options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
@@ -136,7 +136,7 @@ def test_csv_of_another_tool_is_read_with_units_and_groups(tmp_path):
     assert doc["processes"][1]["floor_bytes"]["last"] == 500 * MIB
 
 
-def test_table_gets_the_same_verdict_sorted_by_group_as_by_time(tmp_path):
+def test_verdict_of_a_table_does_not_depend_on_its_row_order(tmp_path):
     rows = [(t, pid, 400 * MIB + (t * MIB if pid == 7 else 0)) for t in range(2000)
             for pid in (7, 8)]
     marks = tmp_path / "m.jsonl"
@@ -150,7 +150,7 @@ def test_table_gets_the_same_verdict_sorted_by_group_as_by_time(tmp_path):
     assert by_time["tree"]["grower"]["pid"] == 7
 
 
-def test_until_option_uses_only_earlier_samples(tmp_path):
+def test_verdict_with_until_option_ignores_later_samples(tmp_path):
     path = table(tmp_path / "a.csv", [(1e9 + s, s, 300 * MIB + 20 * MIB * min(s, 83))
                                       for s in range(1, 250)], "t,step,rss")
     whole = verdict(path, "--steps-per-epoch", 83)
@@ -172,7 +172,7 @@ def test_epoch_and_phase_columns_of_a_table_become_marks(tmp_path):
     assert (doc["verdict"], doc["event"]) == ("stepping", "eval")
 
 
-def test_epoch_length_is_read_from_its_table_column(tmp_path):
+def test_epoch_length_is_read_from_the_steps_per_epoch_column(tmp_path):
     rows = [(run, n, 8, 0, s, 500 + 20 * min(s, n // 8)) for run, n in (("a", 240), ("b", 800))
             for s in range(1, 90)]
     doc = verdict(table(tmp_path / "a.csv", rows, "run,examples,eff_batch,steps_per_epoch,step,rss_mb"),
@@ -249,7 +249,7 @@ def test_verdict_of_constant_memory_is_stable(tmp_path):
     (b"t,\x1b[31mother\n0,1\n", ["\\e[31mother"]),
 ])
 @pytest.mark.parametrize("command", ["verdict", "report", "diagnose"])
-def test_unreadable_table_is_refused_by_every_command(ebb, tmp_path, command, content, parts):
+def test_every_command_refuses_an_unreadable_table(ebb, tmp_path, command, content, parts):
     (tmp_path / "bad.csv").write_bytes(content)
     result = ebb(command, tmp_path / "bad.csv")
     assert refused_with(result, f"ebb: {command}: ", *parts)
@@ -267,7 +267,7 @@ def test_table_with_invalid_times_is_refused(tmp_path, ebb):
     assert refused_with(ebb("verdict", table(tmp_path / "b.csv", [(0, 5), (1e300, 5)])), "line 3")
 
 
-def test_table_rows_of_one_pid_make_one_series_by_default(tmp_path):
+def test_table_rows_with_the_same_pid_form_one_series_by_default(tmp_path):
     rows = [(t, 7, start, 400 * MIB + (MIB * t if start == 1 else 0))
             for t in range(1500) for start in (1, 2)]
     path = table(tmp_path / "a.csv", rows, "t,pid,start_ticks,rss")
@@ -276,7 +276,7 @@ def test_table_rows_of_one_pid_make_one_series_by_default(tmp_path):
     assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
 
 
-def test_memory_drop_at_process_exit_does_not_change_the_verdict(tmp_path):
+def test_memory_drop_at_process_exit_is_excluded_from_the_verdict(tmp_path):
     rows = [(t / 5, 500 * MIB + t * MIB // 5) for t in range(6000)]
     exits = [(1200 + t / 5, 1000 * MIB - 100 * t * MIB) for t in range(6)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
@@ -287,7 +287,7 @@ def test_memory_drop_at_process_exit_does_not_change_the_verdict(tmp_path):
     assert cut["samples"] == 6006
 
 
-def test_leak_is_found_although_the_process_takes_6_s_to_exit(tmp_path):
+def test_samples_of_a_6_s_process_exit_are_excluded_from_verdict(tmp_path):
     """On a busy machine, exiting takes long: most memory is freed at first, and the rest stays until the table ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
@@ -299,7 +299,7 @@ def test_leak_is_found_although_the_process_takes_6_s_to_exit(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_memory_drop_at_exit_is_ignored_in_a_table_with_steps(tmp_path):
+def test_memory_drop_at_process_exit_is_ignored_in_a_step_table(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -321,7 +321,7 @@ KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:101
 
 
 @pytest.mark.parametrize("step", [60, 70, 80, 90, 100, 110, 120, 130, 140, 148])
-def test_leak_under_a_sawtooth_is_never_judged_plateaued(tmp_path, step):
+def test_leak_hidden_by_a_sawtooth_is_never_called_benign(tmp_path, step):
     pairs = [tuple(map(int, pair.split(":"))) for pair in KEPT_GRAPH.split()]
     path = table(tmp_path / "a.csv", [(at * 0.46, mib * MIB, at) for at, mib in pairs],
                  "t,rss,step")
@@ -346,7 +346,7 @@ def test_zoo_recordings_of_leaks_and_benign_runs_are_distinguished(path, how):
 
 
 @plain
-def test_table_with_a_million_groups_is_judged_in_little_memory(tmp_path):
+def test_verdict_of_a_table_with_a_million_groups_uses_little_memory(tmp_path):
     count = 100_000 if IS_SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
@@ -362,7 +362,7 @@ def test_table_with_a_million_groups_is_judged_in_little_memory(tmp_path):
     assert len(doc["processes"]) + doc["not_judged"] == count
 
 
-def test_one_leak_among_100000_groups_of_a_table_is_found(tmp_path):
+def test_leak_in_one_of_100000_table_groups_is_found(tmp_path):
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
         out.write("t,pid,rss\n")
@@ -434,15 +434,15 @@ def run_all(folder):
         return folder, keeper.result(), jobs.result()
 
 
-finished = begun_early(["test_verdict_of_recording_equals_live_verdict",
-                        "test_recorded_marks_are_ignored_if_marks_are_disabled",
-                        "test_verdict_of_a_finished_job_is_the_same_live_and_recorded",
+finished = begun_early(["test_verdict_of_a_recording_equals_the_live_verdict",
+                        "test_no_marks_option_ignores_recorded_marks",
+                        "test_verdict_of_a_finished_job_equals_that_in_run_json",
                         "test_limit_option_accepts_a_size_or_a_percentage"], run_all)
 
 
 @pytest.mark.parametrize("option", ["", "--no-heap"], ids=["heap", "no-heap"])
 @pytest.mark.parametrize("kind, word", [("leak", "leaking"), ("cache", "plateaued")])
-def test_verdict_of_recording_equals_live_verdict(finished, kind, word, option):
+def test_verdict_of_a_recording_equals_the_live_verdict(finished, kind, word, option):
     folder, _, results = finished.result()
     result, out = results[kind + option], folder / "jobs" / (kind + option)
     assert result.returncode == 0
@@ -460,7 +460,7 @@ def test_verdict_of_recording_equals_live_verdict(finished, kind, word, option):
     assert [c["to"] for c in changes if c["pid"] is None][-1] == word
 
 
-def test_recorded_marks_are_ignored_if_marks_are_disabled(finished, tmp_path):
+def test_no_marks_option_ignores_recorded_marks(finished, tmp_path):
     out = finished.result()[0] / "jobs" / "cache"
     doc = verdict(out, "--no-marks")
     assert doc["tree"]["rate_bytes_per_step"] is None
@@ -471,7 +471,7 @@ def test_recorded_marks_are_ignored_if_marks_are_disabled(finished, tmp_path):
     assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks applies only to recordings")
 
 
-def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(finished):
+def test_verdict_of_a_finished_job_equals_that_in_run_json(finished):
     folder, result, _ = finished.result()
     out = folder / "keeper" / "out"
     assert result.returncode == 0
@@ -499,7 +499,7 @@ def test_limit_option_accepts_a_size_or_a_percentage(finished):
     assert refused_with(refusal, "--group applies only to CSV tables")
 
 
-def test_recording_imported_from_a_table_gets_the_same_verdict(tmp_path):
+def test_verdict_of_an_imported_table_equals_that_of_the_table(tmp_path):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     assert make_recording(path, tmp_path / "a.ebb")
     assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"
@@ -510,7 +510,7 @@ def test_recording_imported_from_a_table_gets_the_same_verdict(tmp_path):
     assert (doc["verdict"], doc["rate_bytes_per_min"]) == ("plateaued", None)
 
 
-def test_truncated_recording_is_judged_up_to_the_cut(tmp_path, ebb):
+def test_verdict_of_a_truncated_recording_uses_data_before_the_cut(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     make_recording(path, tmp_path / "a.ebb")
     whole = (tmp_path / "a.ebb").read_bytes()
@@ -526,14 +526,14 @@ def h200(name, *options):
     return verdict(DATA / f"h200-{name}.csv", "--marks", DATA / f"h200-{name}.marks.jsonl", *options)
 
 
-def test_lazily_opened_images_plateau_when_the_first_epoch_ends():
+def test_growth_by_lazily_opened_images_plateaus_after_epoch_one():
     doc = h200("lazy-pil")
     assert doc["verdict"] == "plateaued"
     assert doc["growth_ended"]["step"] == 83
     assert doc["growth_ended"]["at"] == "the end of the first epoch"
 
 
-def test_collator_that_keeps_every_image_is_judged_leaking():
+def test_collator_that_keeps_every_image_is_called_leaking():
     doc = h200("leak-collator", "--limit", "64G")
     assert doc["verdict"] == "leaking"
     rate, eta = doc["rate_bytes_per_min"], doc["oom"]["eta_s"]
@@ -546,7 +546,7 @@ def test_collator_that_keeps_every_image_is_judged_leaking():
 @pytest.mark.parametrize("step", [60, 80])
 @pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
 @pytest.mark.parametrize("is_epoch_given", [True, False])
-def test_leak_and_lazy_loading_are_both_called_filling_at_first(name, step, is_epoch_given):
+def test_leak_and_lazy_loading_are_called_filling_in_the_first_epoch(name, step, is_epoch_given):
     options = ["--steps-per-epoch", 83] if is_epoch_given else []
     doc = h200(name, "--until-step", step, *options)
     assert doc["verdict"] == "filling"
@@ -555,7 +555,7 @@ def test_leak_and_lazy_loading_are_both_called_filling_at_first(name, step, is_e
         assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
 
 
-def test_memory_of_compile_workers_is_called_overhead_and_not_a_leak():
+def test_memory_of_compile_workers_is_called_overhead():
     doc = h200("compile")
     assert doc["tree"]["leak"] is False
     assert all(p["leak"] is not True for p in doc["processes"])
@@ -576,7 +576,7 @@ def test_published_training_runs_plateau_after_the_first_epoch():
 
 
 @needs(TRACES / "tokenizers-1539.csv")
-def test_tokenizer_cache_is_not_judged_leaking():
+def test_tokenizer_cache_is_not_called_leaking():
     doc = verdict(TRACES / "tokenizers-1539.csv", "--step-column", "iter")
     assert doc["leak"] is False
     assert any(f"stopped at step {doc['growth_ended']['step']} " in s for s in doc["evidence"])

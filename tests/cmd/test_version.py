@@ -6,7 +6,7 @@ import re
 import pytest
 
 
-def test_version_text_has_six_lines(ebb):
+def test_version_text_has_one_line_per_documented_fact(ebb):
     result = ebb("version")
     assert (result.returncode, result.stderr) == (0, "")
     first, commit, target, compiler, libraries, features = result.stdout.splitlines()
@@ -19,11 +19,11 @@ def test_version_text_has_six_lines(ebb):
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_version_command_and_version_options_print_the_same_text(ebb, option):
+def test_version_command_and_version_option_print_the_same_text(ebb, option):
     assert ebb(option).stdout == ebb("version").stdout
 
 
-def test_version_json_agrees_with_text(ebb):
+def test_version_json_and_version_text_have_the_same_values(ebb):
     document = json.loads(ebb("version", "--json").stdout)
     text = ebb("version").stdout
     assert set(document) == {"version", "commit", "target", "compiler", "libraries", "features"}

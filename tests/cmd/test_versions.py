@@ -20,12 +20,12 @@ def run_folder(kept, tmp_path):
     return shutil.copytree(kept / "run", tmp_path / "run")
 
 
-def test_current_ebb_version_has_stored_test_files(ebb):
+def test_current_ebb_version_has_stored_test_data(ebb):
     version = json.loads(ebb("version", "--json").stdout)["version"]
     assert version in [path.name for path in VERSIONS]
 
 
-def test_newest_stored_run_has_every_kind_of_file_that_a_run_writes(ebb, tmp_path):
+def test_newest_stored_run_has_every_file_type_that_a_run_writes(ebb, tmp_path):
     result = ebb("run", "--run-dir", str(tmp_path / "run"), "--", "python3", "-c", "b = bytearray(9_000_000)")
     assert result.returncode == 0
     written, stored = ({path.suffix for path in folder.iterdir()} - {".txt"}  # the job's output is plain text
@@ -33,7 +33,7 @@ def test_newest_stored_run_has_every_kind_of_file_that_a_run_writes(ebb, tmp_pat
     assert written and written <= stored
 
 
-def test_newest_stored_run_has_formats_that_a_run_writes(ebb, tmp_path):
+def test_newest_stored_run_has_current_file_format_versions(ebb, tmp_path):
     """Reads the head of each recording and heap history: eight bytes that name the format, then its major version."""
     result = ebb("run", "--run-dir", str(tmp_path / "run"), "--", "python3", "-c", "b = bytearray(9_000_000)")
     assert result.returncode == 0
@@ -61,7 +61,7 @@ def test_recording_of_each_released_version_gets_a_verdict(ebb, run_folder):
 
 
 @every_version
-def test_heap_history_of_each_released_version_names_the_line(ebb, run_folder):
+def test_heap_history_of_each_released_version_has_leaking_line(ebb, run_folder):
     result = ebb("heap", str(run_folder))
     assert (result.returncode, result.stderr) == (0, "")
     assert "train.py:4" in result.stdout

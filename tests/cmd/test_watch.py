@@ -97,7 +97,7 @@ def ticks_of(result):
 
 # ---- lines and JSON ----
 
-def test_watch_without_terminal_prints_line_per_sample(ebb):
+def test_watch_without_a_terminal_prints_one_line_per_sample(ebb):
     with python(FAMILY) as process:
         kids = ready(process)
         result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "3s")
@@ -111,7 +111,7 @@ def test_watch_without_terminal_prints_line_per_sample(ebb):
     assert len(lines) - len(looks) <= 25
 
 
-def test_watch_shows_no_verdict_before_the_first_is_computed(ebb):
+def test_watch_shows_no_verdict_until_the_first_one_is_computed(ebb):
     with python(QUIET) as process:
         ready(process)
         text = ebb("watch", "--pid", process.pid, "--for", "500ms").stdout.splitlines()[0]
@@ -120,7 +120,7 @@ def test_watch_shows_no_verdict_before_the_first_is_computed(ebb):
     assert tick["tree"]["verdict"] is None
 
 
-def test_watch_json_agrees_with_proc_for_idle_process(ebb):
+def test_watch_json_of_an_idle_process_matches_proc(ebb):
     with python(QUIET) as process:
         ready(process)
         result, truth = watched_while_still(ebb, [process.pid], "--interval", "100ms", "--for",
@@ -138,7 +138,7 @@ def test_watch_json_agrees_with_proc_for_idle_process(ebb):
     assert summary["end"] == {"kind": "watch_ended", "by": "--for"}
 
 
-def test_watch_json_agrees_with_proc_for_process_tree(ebb):
+def test_watch_json_of_a_process_tree_matches_proc(ebb):
     with python(FAMILY) as process:
         kids = [int(kid) for kid in ready(process)]
         result, truth = watched_while_still(ebb, [process.pid, *kids], "--interval", "100ms",
@@ -151,7 +151,7 @@ def test_watch_json_agrees_with_proc_for_process_tree(ebb):
     assert max(truth.values()) <= tree["low_bytes"] <= tree["high_bytes"] <= sum(truth.values())
 
 
-def test_watch_of_several_pids_shows_one_process_tree_per_pid(ebb):
+def test_watch_of_several_pids_shows_a_process_tree_for_each_pid(ebb):
     with python(QUIET) as one, python(QUIET) as two:
         ready(one), ready(two)
         result = ebb("watch", "--pid", one.pid, "--pid", two.pid, "--pid", one.pid, "--for",
@@ -185,7 +185,7 @@ def test_ctrl_c_ends_watch_with_summary(signo, words):
     assert "memory     start" in rest
 
 
-def test_closed_output_pipe_ends_watch_quietly():
+def test_closed_output_pipe_ends_watch_without_an_error():
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -197,7 +197,7 @@ def test_closed_output_pipe_ends_watch_quietly():
             assert watch.stderr.read() == ""
 
 
-def test_watch_system_option_shows_all_processes(ebb):
+def test_watch_system_option_shows_all_processes_of_the_machine(ebb):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--system", "--for", "1200ms", "--json")
@@ -225,7 +225,7 @@ def test_watch_record_option_writes_a_recording(ebb, tmp_path):
     assert f"recording  {folder}" in result.stdout
 
 
-def test_watch_recording_keeps_the_command_of_an_exited_job(ebb, tmp_path):
+def test_watch_recording_contains_the_command_of_an_exited_job(ebb, tmp_path):
     folder = tmp_path / "run"
     with python(QUIET) as process:
         ready(process)
@@ -239,7 +239,7 @@ def test_watch_recording_keeps_the_command_of_an_exited_job(ebb, tmp_path):
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 
 
-def test_watch_record_without_folder_creates_one_in_ebb_runs(ebb, tmp_path):
+def test_watch_record_option_creates_a_folder_in_ebb_runs(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
@@ -250,7 +250,7 @@ def test_watch_record_without_folder_creates_one_in_ebb_runs(ebb, tmp_path):
 
 # ---- launchers and training jobs ----
 
-def test_watch_of_a_launcher_shows_its_training_process(ebb):
+def test_watch_of_a_launcher_follows_its_training_process(ebb):
     code = "import time; print('ready', flush=True); time.sleep(600)"
     with job("bash", "-c", f'{sys.executable} -c "{code}" ; true') as shell:
         ready(shell)
@@ -282,7 +282,7 @@ def quiet_machine(ebb):
         pytest.skip("another training job runs on this machine")
 
 
-def test_watch_lists_several_training_jobs_to_choose_from(ebb, quiet_machine, trainers):
+def test_watch_lists_training_jobs_if_several_are_running(ebb, quiet_machine, trainers):
     one, two = trainers(), trainers()
     result = ebb("watch", "--find-training", "--for", "200ms")
     assert result.returncode == 2
@@ -293,7 +293,7 @@ def test_watch_lists_several_training_jobs_to_choose_from(ebb, quiet_machine, tr
     assert re.search(r"Choose one, .*ebb watch --pid \d+$", result.stderr, re.M)
 
 
-def test_watch_finds_and_names_the_only_training_job(ebb, quiet_machine, trainers):
+def test_watch_follows_the_only_training_job_on_the_machine(ebb, quiet_machine, trainers):
     process = trainers()
     result = ebb("watch", "--find-training", "--for", "200ms", "--json")
     if set(pids_shown(result.stderr)) - {process.pid}:
@@ -337,7 +337,7 @@ def test_invalid_watch_options_are_refused_with_the_value(ebb, arguments, words)
         assert word in result.stderr
 
 
-def test_watch_refuses_missing_pid(ebb):
+def test_watch_refuses_nonexistent_pid(ebb):
     pid = gone_pid()
     result = ebb("watch", "--pid", pid)
     assert result.returncode == 2
@@ -355,7 +355,7 @@ def test_watch_refuses_zombie(ebb):
     assert str(zombie.pid) in result.stderr
 
 
-def test_watch_reports_given_pids_that_exit_during_the_first_scan(ebb):
+def test_watch_names_a_given_pid_that_exits_during_the_first_scan(ebb):
     for _ in range(20):
         process = subprocess.Popen([sys.executable, "-S", "-c", "pass"])
         result = ebb("watch", "--pid", process.pid, "-i", "50ms")
@@ -364,7 +364,7 @@ def test_watch_reports_given_pids_that_exit_during_the_first_scan(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_watch_of_a_process_of_another_user_is_refused_in_one_line(ebb_as_nobody):
+def test_watch_refuses_process_of_another_user_in_one_line(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:
@@ -483,7 +483,7 @@ def in_order(head, pids):
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
 
 
-def test_watch_key_attaches_to_the_selected_process_and_quit_detaches(terminal, tmp_path):
+def test_watch_attach_key_attaches_until_watch_quits(terminal, tmp_path):
     t = terminal()
     part = Installation(tmp_path)
     code = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"
@@ -499,7 +499,7 @@ def test_watch_key_attaches_to_the_selected_process_and_quit_detaches(terminal, 
         assert part.notes() == [f"start {process.pid}", f"stop {process.pid}"]
 
 
-def test_watch_key_shows_why_attach_is_refused(terminal):
+def test_watch_attach_key_shows_the_reason_of_a_refused_attach(terminal):
     t = terminal()
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
@@ -514,7 +514,7 @@ def test_watch_key_shows_why_attach_is_refused(terminal):
         sleeper.wait()
 
 
-def test_watch_screen_sorts_processes_and_restores_terminal(terminal):
+def test_watch_screen_sorts_processes_and_restores_the_terminal(terminal):
     t = terminal()
     with python(FAMILY) as process:
         small, large, middle = map(int, ready(process))
@@ -575,7 +575,7 @@ def test_ctrl_c_on_watch_screen_prints_summary(terminal):
         t.shows(r"^status 0$")
 
 
-def test_watch_screen_names_launcher_until_a_key_is_pressed(terminal):
+def test_watch_screen_names_the_launcher_until_a_key_is_pressed(terminal):
     t = terminal()
     with job("bash", "-c", f"{sys.executable} -c \"{QUIET}\" ; true") as shell:
         ready(shell)
@@ -604,7 +604,7 @@ def test_watch_screen_survives_a_tiny_terminal_window(terminal, columns, lines):
         t.shows(r"the job is still running")
 
 
-def test_watch_draws_ascii_without_utf8_locale(terminal):
+def test_watch_draws_with_ascii_characters_in_an_ascii_locale(terminal):
     t = terminal(env={"LC_ALL": "C"})
     with python(FAMILY) as process:
         ready(process)
@@ -615,7 +615,7 @@ def test_watch_draws_ascii_without_utf8_locale(terminal):
         t.keys("q")
 
 
-def test_watch_refuses_unknown_terminal(terminal):
+def test_watch_refuses_an_unknown_terminal_type(terminal):
     t = terminal()
     with python(QUIET) as process:
         ready(process)
@@ -624,7 +624,7 @@ def test_watch_refuses_unknown_terminal(terminal):
         t.shows(r"^status 2$")
 
 
-def test_watch_screen_shows_a_hostile_name_within_its_line(terminal):
+def test_watch_screen_keeps_a_hostile_process_name_in_its_row(terminal):
     t = terminal()
     with python(NAMED, "\x1b[2Jx\ny) R 1") as process:
         ready(process)
@@ -634,7 +634,7 @@ def test_watch_screen_shows_a_hostile_name_within_its_line(terminal):
         t.keys("q")
 
 
-def test_watch_screen_closes_with_summary_when_job_ends(terminal):
+def test_watch_screen_closes_with_a_summary_when_the_job_ends(terminal):
     t = terminal()
     with python(QUIET) as process:
         ready(process)

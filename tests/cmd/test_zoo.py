@@ -40,7 +40,7 @@ def place_in(build, env=None):
     return found.stdout.split()
 
 
-def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
+def test_zoo_uses_the_python_and_ebb_in_the_build_folder(tmp_path):
     assert place_in(tmp_path) == [sys.executable, str(tmp_path / "ebb")]
     python = tmp_path / "zoo-venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
     assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
 
 
-def test_only_one_module_of_the_zoo_names_the_build_folder():
+def test_build_folder_is_named_in_only_one_zoo_module():
     for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
         assert script.name == "place.py" or '"build"' not in script.read_text(), script
 
@@ -59,7 +59,7 @@ def test_zoo_has_at_least_24_programs():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_zoo_ground_truth_is_complete_and_names_existing_lines(name):
+def test_zoo_truth_files_are_complete_and_name_existing_lines(name):
     source = (ROOT / "zoo" / name / "main.py").read_text()
     for variant, flags, truth in zoo.variants(name):
         assert set(truth["words"]) <= WORDS and truth["words"], variant
@@ -74,7 +74,7 @@ def test_each_zoo_ground_truth_is_complete_and_names_existing_lines(name):
     assert True in leaks or name in ("loader_workers", "huge_pages", "compile_workers")
 
 
-def test_table_of_expected_results_has_every_zoo_run():
+def test_zoo_table_of_expected_results_has_every_run():
     kept = table.read()
     for name in PROGRAMS:
         for variant, _, truth in zoo.variants(name):
@@ -102,7 +102,7 @@ def test_zoo_result_no_worse_than_expected_is_not_reported():
     assert table.regressions({"x": better}, {"x": outcome()}) == []
 
 
-def test_zoo_table_rows_fit_a_terminal(capsys):
+def test_rows_of_the_zoo_table_are_at_most_160_columns_wide(capsys):
     long = outcome(variant="plain", no_marks="undecided", no_marks_right="NO", marks="undecided",
                    marks_right="NO", rate_error=-0.123, right_after_s=123.4, overhead=[-0.24, 0.11, 0.25],
                    culprit_itself=0, hypothesis="workers_flat", hypothesis_right="NO")
@@ -123,7 +123,7 @@ def test_failing_zoo_program_does_not_stop_the_others(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("second, fails", [({}, False), ({"marks": "stable", "marks_right": "NO"}, True)])
-def test_worse_zoo_result_counts_only_if_a_second_run_confirms_it(monkeypatch, tmp_path, second, fails):
+def test_worse_zoo_result_is_reported_only_if_a_second_run_agrees(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
     monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))
@@ -137,7 +137,7 @@ def test_worse_zoo_result_counts_only_if_a_second_run_confirms_it(monkeypatch, t
     assert bool(zoo.complaints(runs, outcomes, args)) == fails
 
 
-def test_zoo_costs_are_given_for_startup_and_per_step():
+def test_zoo_cost_is_split_into_startup_and_steps():
     alone = overhead.Cost(all_s=6, before_s=2, steps_s=4, usual_s=3, own_s=0, wall_s=6, steps_wall_s=4)
     watched = overhead.Cost(all_s=7, before_s=2.25, steps_s=4.5, usual_s=3.03, own_s=0.25, wall_s=8,
                             steps_wall_s=4)
@@ -147,7 +147,7 @@ def test_zoo_costs_are_given_for_startup_and_per_step():
     assert took["steps"] == pytest.approx(0.125) and took["all"] == pytest.approx(1 / 6)
 
 
-def test_typical_step_time_excludes_the_longest_steps(tmp_path):
+def test_typical_zoo_step_cost_excludes_the_longest_steps(tmp_path):
     code = ("import json, os; steps = [0.5 if i % 20 == 7 else 0.01 for i in range(40)];"
             "cpu = [2 + sum(steps[:i]) for i in range(41)];"
             "open(os.environ['ZOO_TIMES'], 'w').write(json.dumps({'cpu_s': cpu, 'wall_s': 3}))")
@@ -161,7 +161,7 @@ def pairs(*shares):
     return [dict.fromkeys(overhead.PARTS, share) for share in shares]
 
 
-def test_zoo_costs_of_all_programs_are_summed_with_intervals():
+def test_zoo_cost_summary_has_medians_with_confidence_intervals():
     # The third pair of each program is an outlier.
     found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}
     low, high = overhead.interval(found, "running")
@@ -171,7 +171,7 @@ def test_zoo_costs_of_all_programs_are_summed_with_intervals():
     assert "| +4.0% |" in lines[2] and any("| +0.04 s |" in line for line in lines)
 
 
-def test_update_of_zoo_costs_changes_only_costs_in_expected_table(tmp_path):
+def test_zoo_cost_update_changes_only_costs_in_the_table(tmp_path):
     kept, before = tmp_path / "expected.json", table.read()
     kept.write_text(table.KEPT.read_text())
     overhead.update({"dict_cache": pairs(0.031, 0.02, 0.5)}, kept)
@@ -197,19 +197,19 @@ def frame(function, file="/x/zoo/p/main.py"):
     ([{"where": frame("keep"), "in_program": frame("keep"), "callers": [], "growth_bytes": 0}], (0, 1)),
     ([], (0, 0)),
 ])
-def test_zoo_finds_heap_rows_of_the_leaking_and_the_allocating_line(rows, found):
+def test_zoo_finds_heap_rows_of_leaking_and_allocating_functions(rows, found):
     truth = {"culprit": {"file": "zoo/p/main.py", "function": "keep", "made_in": ["make"]}}
     doc = {"rows": [{"growth_bytes": 5e6, **row} for row in rows]}
     assert judged.culprit_rows("run", truth, lambda *_: doc) == found
     assert judged.culprit_rows("run", {"culprit": None}, None) == (None, None)
 
 
-def test_zoo_run_without_expected_result_fails_only_if_wrong():
+def test_zoo_run_without_an_expected_result_fails_only_if_wrong():
     assert table.regressions({"new": outcome()}, {}) == []
     assert "not in the kept table" in table.regressions({"new": outcome(marks_right="NO")}, {})[0]
 
 
-def test_update_of_some_zoo_runs_keeps_the_other_rows(tmp_path):
+def test_zoo_table_update_keeps_rows_of_other_runs(tmp_path):
     path = tmp_path / "expected.json"
     table.keep({"a": outcome(), "b": outcome()}, path)
     table.keep({"b": outcome(culprit_row=3)}, path)
@@ -259,7 +259,7 @@ def ears(tmp_path, monkeypatch):
     return Ears(tmp_path, monkeypatch)
 
 
-def test_slow_steps_of_zoo_programs_are_sent_one_by_one(ears):
+def test_zoo_programs_send_slow_steps_in_separate_marks(ears):
     pace_s = min(size["seconds"] / size["epochs"] / size["steps_per_epoch"] for size in common.SIZES.values())
     marks = common.Marks()
     for step in (1, 2, 3):
@@ -268,7 +268,7 @@ def test_slow_steps_of_zoo_programs_are_sent_one_by_one(ears):
     assert ears.heard() == [["KIND=step", f"STEP={step}", f"EPOCH={step / 4}"] for step in (1, 2, 3)]
 
 
-def test_zoo_programs_send_batched_steps_before_any_other_mark(ears):
+def test_zoo_programs_send_pending_steps_before_any_other_mark(ears):
     marks = common.Marks()
     for step in range(1, 5):
         ears.now += 0.001
@@ -281,14 +281,14 @@ def test_zoo_programs_send_batched_steps_before_any_other_mark(ears):
     assert ears.heard() == [["KIND=end", "STEP=4"]]
 
 
-def test_one_zoo_mark_has_at_most_as_many_steps_as_ebb_accepts(ears):
+def test_zoo_mark_combines_at_most_256_steps(ears):
     marks = common.Marks()
     for step in range(1, 300):
         marks.step(step, 0.5)
     assert ears.heard()[1][-2:] == ["STEPS=256", "SECONDS=0.0"]
 
 
-def test_zoo_marks_raise_no_error_without_ebb(monkeypatch, tmp_path):
+def test_zoo_programs_can_send_marks_without_ebb(monkeypatch, tmp_path):
     for path in ("", str(tmp_path / "nobody")):
         monkeypatch.setenv("EBB_SOCKET", path)
         marks = common.Marks()

@@ -70,7 +70,7 @@ LET_GO = ("allocations are freed: from the first to the second half of the run, 
     (fills_in_one_pass, "growth ended at step 60, but the first epoch has 25 steps"),
     (leaks, "the growing call site explains only a small part of the growth of 20.0 MiB"),
 ])
-def test_diagnosis_claim_contradicted_by_counters_is_reported(live, sentence):
+def test_zoo_reports_a_diagnosis_claim_that_counters_contradict(live, sentence):
     assert len(wrong(counters(live), sentence)) == 1
 
 
@@ -87,11 +87,11 @@ def test_diagnosis_claim_contradicted_by_counters_is_reported(live, sentence):
     (leaks, "growth ended at step 60, but the first epoch has 25 steps"),
     (leaks, "shared memory changed by +1.00 KiB"),
 ])
-def test_diagnosis_claim_supported_by_counters_passes(live, sentence):
+def test_zoo_accepts_a_diagnosis_claim_that_counters_support(live, sentence):
     assert wrong(counters(live), sentence) == []
 
 
-def test_claims_about_events_are_checked_against_counters():
+def test_zoo_checks_diagnosis_claims_about_evaluations():
     events = set(range(10, 101, 10))
     said = "10 evaluations and checkpoints account for +3.00 MiB of the growth of 100 MiB"
     assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")
@@ -100,12 +100,12 @@ def test_claims_about_events_are_checked_against_counters():
     assert not wrong(counters(leaks, events), none, "eval_spike")
 
 
-def test_unknown_kind_of_diagnosis_claim_is_reported():
+def test_zoo_reports_a_diagnosis_claim_of_an_unknown_type():
     [one] = wrong(counters(is_flat), "the moon was full")
     assert "the moon was full" in one
 
 
-def test_diagnosis_that_rejects_the_true_cause_is_reported():
+def test_zoo_reports_a_diagnosis_that_rejects_the_true_cause():
     doc = {"hypotheses": [{"key": "call_site", "word": "unlikely", "against": []}]}
     assert claims.contradicted(doc, counters(leaks), ["call_site"])
     doc["hypotheses"][0]["word"] = "possible"
@@ -116,7 +116,7 @@ def entry(start, now):
     return {"start_bytes": start * MIB, "now_bytes": now * MIB}
 
 
-def test_memory_ledger_that_exceeds_rss_is_reported():
+def test_zoo_reports_a_memory_ledger_that_exceeds_rss():
     good = dict(LEDGER, entries=[entry(300, 400), entry(100, 100)])
     assert diagnosis.adds_up(good)
     assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(300, 400), entry(100, 101)]))
@@ -139,6 +139,6 @@ class Result:
     ([Result(adds_up=False)], 1),
     ([Result(wrong=["one"])], 1),
 ])
-def test_diagnosis_accuracy_below_a_required_level_is_reported(bad, missed):
+def test_zoo_reports_diagnosis_accuracy_below_the_required_level(bad, missed):
     bars = diagnosis.summary([Result() for _ in range(10)] + bad)
     assert sum(not is_reached for _, is_reached in bars) == missed

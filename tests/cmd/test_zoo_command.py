@@ -72,7 +72,7 @@ def test_missing_zoo_python_is_reported_in_one_line():
 
 
 @pytest.mark.parametrize("script", [RUN, UNSEEN, OVERHEAD, DIAGNOSIS, PEERS, INSIDE])
-def test_zoo_without_ebb_says_how_to_build_it(script):
+def test_zoo_without_ebb_names_the_build_command(script):
     status, _, err = said_by(script, ebb="/no/ebb")
     assert status != 0 and "there is no /no/ebb; make builds it" in err
 
@@ -84,7 +84,7 @@ def test_zoo_judging_without_recordings_is_refused(script, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_missing_zoo_recordings_are_counted(tmp_path):
+def test_zoo_reports_the_number_of_missing_recordings(tmp_path):
     run_dir = tmp_path / "c_buffer-leak"
     run_dir.mkdir()
     (run_dir / "trace.ebb").write_bytes(b"")
@@ -136,7 +136,7 @@ def test_incomplete_zoo_recording_is_not_judged(tmp_path, script, names, body, s
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_ends_running_zoo_programs_and_starts_no_others(tmp_path, script, names, number):
+def test_interrupt_ends_running_zoo_programs_and_starts_no_more(tmp_path, script, names, number):
     ebb = stand_in(tmp_path, f"mkdir {tmp_path}/$$\nexec sleep 1000\n")
     process = start(script, *names, "--jobs", "2", "--out", tmp_path / "out", ebb=ebb)
 
@@ -155,7 +155,7 @@ def test_interrupt_ends_running_zoo_programs_and_starts_no_others(tmp_path, scri
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
-def test_zoo_programs_do_not_share_the_terminal(tmp_path, script, names):
+def test_zoo_programs_cannot_read_from_the_terminal(tmp_path, script, names):
     master, slave = pty.openpty()
     try:
         ebb = stand_in(tmp_path, "[ -t 0 ] && echo 'ebb: has the keys' >&2; exit 5\n")
@@ -166,7 +166,7 @@ def test_zoo_programs_do_not_share_the_terminal(tmp_path, script, names):
     assert status == 1 and "ended with status 5" in err and "has the keys" not in err
 
 
-def test_zoo_cleanup_removes_only_files_of_a_run(tmp_path, monkeypatch):
+def test_zoo_cleanup_removes_only_folders_of_earlier_runs(tmp_path, monkeypatch):
     mine, old = tmp_path / "mine", tmp_path / "old"
     for folder, file in ((mine, "notes.txt"), (old, "log.txt")):
         folder.mkdir()
@@ -187,7 +187,7 @@ def test_zoo_cleanup_removes_only_files_of_a_run(tmp_path, monkeypatch):
     assert (raised.value.filename, raised.value.strerror) == (str(old), "cannot be removed: Permission denied")
 
 
-def test_closed_pager_of_the_zoo_table_causes_no_error(tmp_path):
+def test_zoo_table_prints_no_error_if_the_pager_closes(tmp_path):
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = start(RUN, "--matrix", stdout=write_end)
@@ -215,7 +215,7 @@ def test_zoo_table_written_to_a_pipe_is_not_folded(capsys):
     assert capsys.readouterr().out == f"  name  {'x' * 90}\n  a     b\n"
 
 
-def test_zoo_table_that_cannot_be_rewritten_stays_unchanged(tmp_path, monkeypatch):
+def test_zoo_table_stays_unchanged_if_it_cannot_be_rewritten(tmp_path, monkeypatch):
     path = tmp_path / "expected.json"
     table.keep({"x": {"word": "leaking"}}, path)
     before = path.read_text()
@@ -240,7 +240,7 @@ job.end()
 """
 
 
-def test_zoo_program_is_timed_from_first_to_last_step(tmp_path):
+def test_zoo_profiling_covers_the_first_to_the_last_step(tmp_path):
     folder = tmp_path / "zoo" / "program"
     folder.mkdir(parents=True)
     for name in ("common.py", "place.py"):
@@ -252,6 +252,6 @@ def test_zoo_program_is_timed_from_first_to_last_step(tmp_path):
     assert found["ns"]["marks"] > 0 and found["ns"]["hooks"] == found["ns"]["loaders"] == 0
 
 
-def test_zoo_program_that_cannot_be_timed_is_reported(tmp_path):
+def test_zoo_profiling_reports_a_program_that_cannot_run(tmp_path):
     status, out, _ = said_by(INSIDE, "c_buffer", "--rounds", "1", ebb=stand_in(tmp_path, "exit 3\n"))
     assert status == 1 and out == "c_buffer: cannot run here\n"

@@ -24,7 +24,7 @@ runner = load_runner()
 
 
 @pytest.mark.parametrize("key", TRUTHS)
-def test_ground_truth_of_unseen_programs_names_existing_lines(key):
+def test_unseen_truth_files_name_existing_lines(key):
     truth = TRUTHS[key]
     source = (UNSEEN / f"{truth['program']}.py").read_text()
     assert key == f"{truth['program']}-{truth['variant']}"
@@ -49,11 +49,11 @@ def test_each_unseen_program_has_exactly_two_variants():
     ("plateaued", True, "WRONG"), ("stable", False, "right"), ("spiking", False, "near"),
     ("filling", False, "unsure"), ("stepping", False, "WRONG"), ("-", True, "unsure"),
 ])
-def test_verdict_that_confuses_leak_and_benign_is_graded_wrong(word, leak, grade):
+def test_unseen_verdict_that_confuses_leak_and_benign_is_wrong(word, leak, grade):
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_verdict_counts_as_right_only_if_it_does_not_change_later():
+def test_unseen_verdict_is_timed_from_when_it_stays_right():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
@@ -64,7 +64,7 @@ def test_verdict_counts_as_right_only_if_it_does_not_change_later():
     ("Net.forward", "forward", True), ("forward", "Net.forward", True),
     ("Net.forward", "Other.forward", False), (None, "forward", False),
 ])
-def test_function_names_match_with_or_without_their_class(have, want, same):
+def test_unseen_function_names_match_with_or_without_a_class_name(have, want, same):
     assert runner.same_function(have, want) == same
 
 
@@ -85,7 +85,7 @@ def test_unseen_result_worse_than_expected_is_reported(change, said):
     assert len(worse) == 1 and said in worse[0] and known == []
 
 
-def test_unseen_result_that_is_expected_to_be_wrong_is_a_known_defect():
+def test_expected_wrong_result_of_an_unseen_run_is_a_known_defect():
     wrong = found(word="stable", grade="WRONG", culprit_row=0, hypothesis_right=False)
     assert runner.defects([wrong], {"x": runner.to_keep(wrong)}) == ([], ["x: stable is wrong"])
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])

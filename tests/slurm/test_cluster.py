@@ -5,7 +5,7 @@ import os
 from cluster import SlurmCluster
 
 
-def test_slurm_test_cluster_runs_a_step_and_leaves_no_files_behind():
+def test_slurm_test_cluster_runs_a_step_and_removes_its_files():
     with SlurmCluster(nodes=2) as cluster:
         folder = cluster.folder
         result = cluster.srun("-N2", "sh", "-c", "echo $SLURM_NODEID $SLURMD_NODENAME")

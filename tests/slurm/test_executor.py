@@ -48,7 +48,7 @@ def server(cluster, ebb, tmp_path):
     made.stop()
 
 
-def test_job_of_the_server_runs_in_slurm_and_can_be_cancelled(server, cluster):
+def test_server_job_runs_in_slurm_and_can_be_cancelled(server, cluster):
     done = server.submit("--slurm", "time=5m", "--", "sh", "-c", "echo in job $SLURM_JOB_ID")
     ended = server.wait(done, "succeeded", "failed", "lost")
     assert ended["state"] == "succeeded", ended
@@ -60,12 +60,12 @@ def test_job_of_the_server_runs_in_slurm_and_can_be_cancelled(server, cluster):
     cluster.wait_for(lambda: not cluster.command("squeue", "-h", "-o", "%i").stdout.strip(), 60, "an empty queue")
 
 
-def test_job_refused_by_slurm_has_its_error_as_reason(server):
+def test_reason_of_a_job_refused_by_slurm_is_the_error_of_sbatch(server):
     job = server.submit("--slurm", "partition=nope", "--", "true")
     assert "Invalid partition name specified" in server.wait(job, "failed")["reason"]
 
 
-def test_job_cancelled_with_scancel_is_not_recorded_as_lost(server, cluster):
+def test_job_cancelled_with_scancel_is_recorded_as_failed(server, cluster):
     job = server.submit("--name", "outside", "--", "sleep", "600")
     server.wait(job, "running")
     listed = cluster.command("squeue", "-h", "-o", "%i %j").stdout.split()

@@ -8,7 +8,7 @@ from ranks import job_folder, node
 TWO_BY_TWO = ("-N2", "--ntasks-per-node=2")
 
 
-def test_nodes_without_a_shared_folder_record_their_own_ranks(cluster, ebb, folder):
+def test_each_node_records_its_own_ranks_without_a_shared_folder(cluster, ebb, folder):
     script = f"mkdir -p $SLURMD_NODENAME; cd $SLURMD_NODENAME && exec {ebb} run -- {sys.executable} ../train.py 50 -1 0"
     result = cluster.srun(*TWO_BY_TWO, "sh", "-c", script, cwd=folder)
     assert result.returncode == 0, result.stderr
@@ -19,7 +19,7 @@ def test_nodes_without_a_shared_folder_record_their_own_ranks(cluster, ebb, fold
         assert len(node(made, name)["ranks"]) == 2
 
 
-def test_ranks_still_run_if_the_job_folder_cannot_be_written(cluster, ebb, folder):
+def test_ranks_run_if_the_job_folder_cannot_be_written(cluster, ebb, folder):
     (folder / "ebb-runs").write_text("a file is in the way")
     result = cluster.srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "train.py", 20, -1, 0, cwd=folder)
     assert result.returncode == 0, result.stderr
@@ -29,7 +29,7 @@ def test_ranks_still_run_if_the_job_folder_cannot_be_written(cluster, ebb, folde
     assert (folder / "ebb-runs").read_text() == "a file is in the way"
 
 
-def test_two_steps_of_one_job_have_two_folders(cluster, ebb, folder):
+def test_slurm_steps_of_one_job_have_separate_run_folders(cluster, ebb, folder):
     step = f"srun --exact -N2 -n2 {ebb} run -q -- {sys.executable} train.py 30 -1 0"
     job = cluster.sbatch(f"#!/bin/sh\n{step} &\n{step} &\nwait\n", "-N2", "--ntasks-per-node=2", cwd=folder)
     cluster.wait_for_state(job, "COMPLETED", 60)
@@ -39,7 +39,7 @@ def test_two_steps_of_one_job_have_two_folders(cluster, ebb, folder):
             assert [r["status"] for r in run["ranks"]] == [0], run
 
 
-def test_rank_that_starts_late_joins_its_node(cluster, ebb, folder):
+def test_rank_that_starts_late_is_recorded_with_its_node(cluster, ebb, folder):
     script = ("[ $SLURM_PROCID = 0 ] || while [ ! -e ebb-runs/latest/node-00/run.json ]; do sleep 0.1; done; "
               f"exec {ebb} run -q -- {sys.executable} train.py 60 -1 0")
     result = cluster.srun(*TWO_BY_TWO, "sh", "-c", script, cwd=folder)
@@ -50,7 +50,7 @@ def test_rank_that_starts_late_joins_its_node(cluster, ebb, folder):
     assert json.loads((made / "node-01" / "heartbeat").read_text())["state"] == "ended"
 
 
-def test_restart_option_is_refused_for_several_ranks(cluster, ebb, folder):
+def test_restart_option_is_refused_for_jobs_with_several_ranks(cluster, ebb, folder):
     result = cluster.srun("-N1", "-n2", ebb, "run", "--restart", "--", "true", cwd=folder)
     assert result.returncode == 125
     assert "run: --restart requires one ebb run for the whole job, but this one starts only 1 of 2 ranks" in result.stderr

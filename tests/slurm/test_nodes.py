@@ -17,7 +17,7 @@ def lines(text):
     return sorted(line for line in text.splitlines() if not line.startswith("srun: job "))
 
 
-def test_step_on_two_nodes_is_recorded_and_its_leaking_rank_named(cluster, ebb, folder):
+def test_run_on_two_nodes_is_recorded_and_names_its_leaking_rank(cluster, ebb, folder):
     result = cluster.srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "train.py", 240, 3, 2, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert lines(result.stdout) == [f"rank {n} finished" for n in range(4)]
@@ -42,7 +42,7 @@ def test_step_on_two_nodes_is_recorded_and_its_leaking_rank_named(cluster, ebb, 
     assert "Comment=ebb: leaking in rank 3 of 4" in shown
 
 
-def test_output_and_exit_status_are_the_same_as_without_ebb(cluster, ebb, folder):
+def test_slurm_step_has_the_same_output_and_status_as_without_ebb(cluster, ebb, folder):
     command = ["sh", "-c", "echo out $SLURM_PROCID; echo err $SLURM_PROCID >&2; cat; exit $SLURM_PROCID"]
     plain = cluster.srun(*TWO_BY_TWO, *command, cwd=folder)
     under = cluster.srun(*TWO_BY_TWO, ebb, "run", "-q", "--", *command, cwd=folder)
@@ -63,7 +63,7 @@ def test_killed_rank_ends_the_slurm_step_as_it_does_without_ebb(cluster, ebb, fo
     assert {r["rank"]: r.get("signal") for r in run["ranks"]} == {0: None, 1: 9}
 
 
-def test_each_rank_receives_each_signal_once(cluster, ebb, folder):
+def test_each_rank_of_a_slurm_step_receives_each_signal_once(cluster, ebb, folder):
     step = cluster.start_srun(*TWO_BY_TWO, ebb, "run", "-q", "--", sys.executable, "count.py", cwd=folder)
     cluster.wait_for(lambda: len(list(folder.glob("ready.*"))) == 4, 30, "ranks")
     made = job_folder(cluster, folder)
@@ -87,7 +87,7 @@ def test_each_rank_receives_each_signal_once(cluster, ebb, folder):
     assert {n: seen(n) for n in range(4)} == expected
 
 
-def test_ranks_continue_if_their_supervisor_is_killed(cluster, ebb, folder):
+def test_ranks_of_a_slurm_step_continue_if_the_supervisor_is_killed(cluster, ebb, folder):
     step = cluster.start_srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "train.py", 150, -1, 0, cwd=folder)
     cluster.wait_for(lambda: len(list(folder.glob("ebb-runs/[0-9]*/node-*/run.json"))) == 2, 30, "both nodes")
     made = job_folder(cluster, folder)
@@ -102,7 +102,7 @@ def test_ranks_continue_if_their_supervisor_is_killed(cluster, ebb, folder):
     assert "the supervisor of node 1 was killed; its ranks continue" in err
 
 
-def test_node_without_supervisor_and_sentinel_is_recorded_as_lost(cluster, ebb, folder):
+def test_node_is_lost_if_its_supervisor_and_sentinel_are_killed(cluster, ebb, folder):
     step = cluster.start_srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "count.py", cwd=folder)
     cluster.wait_for(lambda: len(list(folder.glob("ready.*"))) == 4, 30, "ranks")
     made = job_folder(cluster, folder)
