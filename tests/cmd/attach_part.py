@@ -1,5 +1,5 @@
-"""Replaces ebb._attach in a small installation of ebb and only records its calls. The tests of `ebb attach` thus test
-the program without the Python package."""
+"""Replaces the module ebb._attach by a fake that only records its calls, in a minimal installation of ebb. The tests of
+`ebb attach` thus need only the program, not ebb's Python package."""
 
 import pathlib
 import shutil
@@ -50,7 +50,7 @@ def stop():
 
 
 class Installation:
-    """A copy of the program next to the fake package."""
+    """A minimal installation: a copy of the ebb program and the fake package."""
 
     def __init__(self, folder):
         self.program = folder / "bin" / "ebb"

@@ -1,5 +1,5 @@
-"""Helpers of the command tests: run ebb, wait for conditions, read output. EBB_BINARY is the
-path of the program."""
+"""Helpers of the command tests: run ebb, wait for conditions, read output. EBB_BINARY is the path of the ebb
+program."""
 
 import concurrent.futures
 import ctypes
@@ -15,10 +15,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOBODY = 65534
-# Long enough for a busy machine and a sanitized program; no passing test waits this long.
+# Upper limit for any wait, generous enough for a busy machine and a sanitized program.
 PATIENCE_S = 180
 IS_SANITIZED = os.environ.get("EBB_SANITIZED") == "1"
-# Marks a test of memory use or timing, which make test also runs on the unsanitized program.
+# Marks tests of memory use or timing. `make test` runs them on the unsanitized program, too.
 plain = pytest.mark.plain
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
@@ -28,15 +28,14 @@ def binary():
 
 
 def make_recording(table, out, *marks):
-    """Creates the recording OUT from the rows of TABLE and from files of marks."""
+    """Creates the recording OUT from the CSV file TABLE and files of marks."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "table"
     subprocess.run([tool, table, out, *marks], check=True, timeout=PATIENCE_S)
     return out
 
 
 def wait_for(condition, what, limit_s=PATIENCE_S):
-    """Polls CONDITION() and returns its first true value: tests wait for conditions, never for a
-    fixed time."""
+    """Polls CONDITION() and returns its first true value. Tests wait for a condition instead of a fixed time."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         value = condition()
@@ -56,7 +55,7 @@ def alive(pid):
 
 
 def is_at_rest(pid):
-    """Returns whether the process sleeps and has no pending signal."""
+    """Returns whether the process is sleeping and has no pending signals."""
     try:
         lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -67,8 +66,8 @@ def is_at_rest(pid):
 
 
 def environment(changes=None):
-    """Returns the environment without variables that change ebb's output. A value of None in
-    CHANGES removes a variable."""
+    """Returns the test's environment without EBB_ variables, with a fixed locale and TERM. CHANGES are applied; the
+    value None removes a variable."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
     env.update({"LC_ALL": "C.UTF-8", "TERM": "xterm"})
     for key, value in (changes or {}).items():
@@ -88,20 +87,20 @@ def run_ebb(*arguments, env=None, program=None, **options):
 
 
 def recorded(folder):
-    """Returns the records that a recording contains so far, or an empty list."""
+    """Returns the records written to a recording so far, or an empty list if it cannot be read."""
     result = run_ebb("export", folder, "--jsonl")
     return list(map(json.loads, result.stdout.splitlines())) if result.returncode == 0 else []
 
 
 def refused(result, sentence, status=2):
-    """Returns true if ebb printed exactly this error and nothing else."""
+    """Checks that ebb printed exactly this one error message and nothing else."""
     assert result.stderr == f"ebb: {sentence}\n"
     assert (result.returncode, result.stdout) == (status, "")
     return True
 
 
 def refused_with(result, *parts, status=2):
-    """Returns true if ebb printed a single error that contains all PARTS, and nothing else."""
+    """Checks that ebb printed one error message that contains all PARTS, and nothing else."""
     assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1, result.stderr
     for part in parts:
         assert part in result.stderr
@@ -110,7 +109,7 @@ def refused_with(result, *parts, status=2):
 
 
 class Readers:
-    """Counts with inotify how often each file of a folder was opened for reading and closed."""
+    """Records which files of a folder are closed after reading, with inotify."""
 
     CLOSE_NOWRITE = 0x10
     EVENT = struct.Struct("iIII")
@@ -125,7 +124,7 @@ class Readers:
             self.fd = -1
 
     def names(self):
-        """Returns None if this machine does not allow an inotify watch."""
+        """Returns the name of each file closed so far, or None if this machine allows no inotify watch."""
         if self.fd < 0:
             return None
         found, data = [], b""
@@ -142,9 +141,9 @@ class Readers:
 
 
 def begun_early(tests, function):
-    """Returns a fixture that runs FUNCTION in a thread and returns a future of its result. The thread starts with the
-    first test of the module, because FUNCTION takes long, and runs while other tests run. Only TESTS use the
-    result. The argument of FUNCTION is a folder for its files."""
+    """Returns a fixture that starts FUNCTION in a thread when the module's first test begins, and yields a future of
+    its result. FUNCTION takes long, so it runs while other tests run. It is started only if one of TESTS is selected.
+    The argument of FUNCTION is a folder for its files."""
     @pytest.fixture(scope="module", autouse=True)
     def early(request, tmp_path_factory):
         names = {item.originalname for item in request.session.items if item.module is request.module}

@@ -1,5 +1,5 @@
-"""Fixtures of the command tests: ebb with and without privileges, and the expected outputs.
-EBB_UPDATE_GOLDEN=1 rewrites tests/expected instead of comparing."""
+"""Fixtures of the command tests: ebb with and without privileges, and comparison with expected outputs.
+EBB_UPDATE_GOLDEN=1 rewrites the files in tests/expected instead of comparing."""
 
 import os
 import pathlib
@@ -13,7 +13,8 @@ from commands import NOBODY, ROOT, binary, run_ebb
 
 EXPECTED = ROOT / "tests" / "expected"
 
-# If a shell starts the tests in the background, they ignore these signals, and so would the jobs of the tests.
+# A shell that starts pytest in the background makes it ignore these signals, and the jobs of the tests would inherit
+# that.
 for number in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)
@@ -24,7 +25,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With EBB_PLAIN_ONLY=1, runs only the tests marked plain, unless a suite has none."""
+    """With EBB_PLAIN_ONLY=1, selects only the tests marked plain, or all tests if none is marked."""
     plain = [item for item in items if item.get_closest_marker("plain")]
     if plain and os.environ.get("EBB_PLAIN_ONLY") == "1":
         config.hook.pytest_deselected(items=[item for item in items if item not in plain])
@@ -38,7 +39,7 @@ def ebb():
 
 @pytest.fixture
 def open_folder():
-    """Returns a folder that every user can enter, because pytest's own folders are private."""
+    """Returns a folder that every user can enter; pytest's own temporary folders are private."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder
@@ -48,7 +49,7 @@ def open_folder():
 
 @pytest.fixture
 def ebb_as_nobody(open_folder):
-    """Runs ebb without privileges: as nobody if the tests run as root, else as the current user."""
+    """Runs ebb without privileges: as nobody if the tests run as root, otherwise as the current user."""
     program = open_folder / "ebb"
     shutil.copy(binary(), program)
     program.chmod(0o755)

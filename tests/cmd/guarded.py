@@ -1,5 +1,5 @@
-"""Runs jobs under ebb's guard for tests. Every process of a job has a variable in its
-environment by which leftover processes are found. Bystander processes must survive every test."""
+"""Runs jobs under ebb's guard for tests. All processes of a job inherit an environment variable by which leftover
+processes are found. Unrelated bystander processes must survive every test."""
 
 import json
 import os
@@ -20,8 +20,8 @@ from commands import (NOBODY, PATIENCE_S, PYTHON, alive, binary, environment, re
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
 
-# This trainer is within the reserve after one second and would reach the SIGTERM threshold five seconds later, so even
-# a busy machine has time to request a checkpoint.
+# With these options the trainer's headroom falls below the reserve after one second, and below the SIGTERM threshold
+# five seconds later. Even a busy machine can request a checkpoint in that time.
 LINES = ("--limit", "200M", "--reserve", "100M", "--interval", "100ms", "--pressure", "off")
 LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
 
@@ -31,34 +31,33 @@ def trainer(*settings, leak=LEAK):
 
 
 def cgroups_of_ebb():
-    """Lists (path, "ebb-PID") of the cgroups of jobs. os.walk skips groups that are removed during the walk."""
+    """Returns (path, "ebb-PID") for each cgroup of a job. os.walk skips cgroups that are removed during the walk."""
     return [(os.path.join(folder, name), name.rpartition("-")[0])
             for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")]
 
 
 class Guarded:
-    """Runs jobs in one folder and tracks all their processes."""
+    """Runs jobs in one folder and keeps track of all their processes."""
 
     def __init__(self, folder):
         self.folder = folder
         self.tag = f"GUARDED_JOB={uuid.uuid4().hex}"
-        # The path must be short enough for a socket.
+        # A socket address limits the length of the path.
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
         self.sockets.chmod(0o777)
         self.seen = set()
         self.clients = []
-        # Cgroups that earlier runs of ebb left, because ebb and its sentinel were killed. They do not belong to the
-        # tests.
+        # Cgroups that were left when earlier ebb processes were killed. The tests ignore them.
         self.others = {path for path, _ in cgroups_of_ebb()}
 
     def changes(self):
-        """Returns changes to the environment."""
+        """Returns the environment variables to change for ebb."""
         name, value = self.tag.split("=")
         return {name: value, "TMPDIR": str(self.sockets), "XDG_RUNTIME_DIR": None}
 
     def processes(self):
-        """Returns pid and name of the live processes, including those of ebb."""
+        """Returns pid and name of all live processes of the job, including those of ebb."""
         found = {}
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
@@ -109,7 +108,7 @@ class Guarded:
         return doc
 
     def wait_for_facts(self):
-        """Returns run.json once the run has ended."""
+        """Returns the contents of run.json once the run has ended."""
         def ended():
             doc = self.facts() if self.run_dirs() else {}
             return doc if doc.get("state") == "ended" else None
@@ -119,12 +118,12 @@ class Guarded:
         return (self.run_dirs()[0].parent / "log.txt").read_text()
 
     def notes(self, kind):
-        """Returns the notes of KIND in the recording."""
+        """Returns the data of all notes of type KIND in the recording."""
         return [o["data"] for o in recorded(self.run_dirs()[0].parent)
                 if o["type"] == "note" and o["kind"] == kind]
 
     def cgroups(self):
-        """Returns the cgroups of all supervisors seen so far."""
+        """Returns the existing cgroups of all supervisors that this object has seen."""
         own = {f"ebb-{pid}" for pid in self.seen}
         return [path for path, owner in cgroups_of_ebb() if owner in own and path not in self.others]
 
@@ -164,7 +163,7 @@ def acts(doc):
 
 @pytest.fixture(scope="session")
 def enough_memory():
-    """Skips the test if limits of this machine are lower than those of the tests."""
+    """Skips the test if the effective memory limit of this machine is too low for it."""
     if not os.path.exists(TRAINER):
         pytest.fail(f"{TRAINER} does not exist; build the target `examples`")
     result = run_ebb("run", "--no-record", "--json", "--", "sleep", "0.3")
@@ -176,7 +175,7 @@ def enough_memory():
 
 @pytest.fixture
 def neighbours():
-    """Bystander processes of the same users, which nothing may affect."""
+    """Unrelated processes of the same users, which no job or guard may affect."""
     users = [{}] if os.geteuid() != 0 else [{}, {"user": NOBODY, "group": NOBODY,
                                                  "extra_groups": []}]
     found = [subprocess.Popen([PYTHON, "-c", "import time; time.sleep(900)"], env=environment(),
@@ -191,8 +190,7 @@ def neighbours():
 
 @pytest.fixture
 def guarded(tmp_path, neighbours, enough_memory):
-    """Runs jobs. At the end none of their processes may remain, and the bystanders must be
-    alive."""
+    """Runs jobs. After the test, no process of a job may remain, and the bystanders must be alive."""
     jobs = Guarded(tmp_path)
     try:
         yield jobs

@@ -1,4 +1,4 @@
-"""Makes accesses to a folder hang in processes that a test starts, as if the file server did not answer. See
+"""Simulates a file server that does not respond: accesses to a folder hang in processes that a test starts. See
 tests/tools/hang."""
 
 import os
@@ -8,7 +8,7 @@ from commands import ROOT
 
 
 class Hanging:
-    """FILE names the folder that hangs, and the processes for which it hangs."""
+    """Controls the hang through FILE, which holds the hanging folder and, optionally, the affected processes."""
 
     def __init__(self, file):
         self.file = pathlib.Path(file)
@@ -20,7 +20,7 @@ class Hanging:
                 "ASAN_OPTIONS": sanitizer}
 
     def begin(self, folder, *who):
-        """Makes every access to FOLDER wait, in the processes with the pids or names WHO, or else in all processes."""
+        """Makes every access to FOLDER hang in the processes whose pids or names are given, or in all processes."""
         made = self.file.with_suffix(".new")
         made.write_text(f"{','.join(map(str, who))} {folder}" if who else str(folder))
         made.rename(self.file)

@@ -12,7 +12,7 @@ from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plai
 
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
 
-# This code is prepended to Python programs; step(n) sends the mark of step N.
+# Prepended to Python programs under test; step(n) sends a mark for step n.
 STEPS = """
 import os, socket
 _marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -35,17 +35,17 @@ def write(folder, text, name="job.py"):
 
 
 def line_of(path, text):
-    """Returns the number of the only line that contains TEXT."""
+    """Returns the number of the line that contains TEXT; TEXT must occur in exactly one line."""
     numbers = [n for n, line in enumerate(path.read_text().split("\n"), 1) if text in line]
     assert len(numbers) == 1, (text, numbers)
     return numbers[0]
 
 
 def compiled(folder, source, *flags, name="program"):
-    """Compiles a C program, or skips the test if that is not possible."""
+    """Compiles a C program; skips the test if that fails."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
-        pytest.skip("there is no C compiler")
+        pytest.skip("no C compiler is installed")
     path = write(folder, source, f"{name}.c")
     made = subprocess.run([compiler, "-g", "-o", str(folder / name), str(path), *flags],
                           stderr=subprocess.PIPE, text=True)
@@ -66,7 +66,7 @@ def run_job(folder, *command, flags=(), env=None):
 
 
 def start_job(folder, *command, flags=(), env=None):
-    """Starts a command under ebb. The process's output stream is the output of the job."""
+    """Starts a command under ebb. The stdout of the returned process is that of the job."""
     return subprocess.Popen([binary(), "run", "-q", "--run-dir", str(folder / "run"), "--no-shim",
                              *flags, "--", *map(str, command)], cwd=folder, env=environment(env),
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -74,19 +74,19 @@ def start_job(folder, *command, flags=(), env=None):
 
 
 def heap(run, *flags):
-    """Returns the document printed by `ebb heap --json`."""
+    """Returns the parsed output of `ebb heap --json`."""
     result = run_ebb("heap", run, "--json", *flags)
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     return json.loads(result.stdout)
 
 
 def where(row):
-    """Returns file and line of a row."""
+    """Returns the file and line of a row."""
     return row["where"]["file"], row["where"]["line"]
 
 
 def held(doc, path, line):
-    """Returns the live bytes of a line."""
+    """Returns the live bytes allocated by a source line."""
     return sum(row["live"]["bytes"] for row in doc["rows"] if where(row) == (str(path), line))
 
 

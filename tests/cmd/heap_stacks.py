@@ -1,8 +1,6 @@
-"""A program that allocates in many kinds of Python frames, and prints the stack of each allocation.
-
-Each allocation has a unique size. Prints one JSON object,
-{size: [[file, qualified name, line], …]} with the innermost frame first, then waits for the end of
-its input.
+"""A program that allocates from many kinds of Python frames and prints the stack of each allocation. Each allocation
+has a unique size. Prints one JSON object, {size: [[file, qualified name, line], …]} with the innermost frame first,
+then waits until its standard input is closed.
 """
 
 import asyncio
@@ -16,7 +14,7 @@ import sys
 import threading
 import time
 
-# Blocks of this size are never touched, so they use no physical memory.
+# Sizes are BASE plus a multiple of STEP. The blocks are never touched, so they use no physical memory.
 STEP, BASE = 4096, 64 << 20
 blocks, stacks = [], {}
 libc = ctypes.CDLL(None)
@@ -35,7 +33,7 @@ def stack(frame):
 
 
 def next_size():
-    time.sleep(0.01)  # At more than two hundred allocations per second, not all are sampled.
+    time.sleep(0.01)  # Above 200 allocations per second, the profiler does not sample all of them.
     return BASE + STEP * len(stacks)
 
 
@@ -47,7 +45,7 @@ def take():
 
 
 def take_without_lock():
-    """ctypes releases the interpreter's lock during the call."""
+    """Allocates without holding the GIL, which ctypes releases during the call."""
     size = next_size()
     # noqa: E702 (both statements must be on one line)
     libc.malloc(size); stacks[size] = stack(sys._getframe())
@@ -194,7 +192,7 @@ def made_up():
 
 
 def again_at_the_same_address():
-    """Code is freed, and other code is created at the same address."""
+    """Each round frees a code object and creates another one, usually at the same address."""
     for i in range(5):
         exec(compile("\n" * i + "f()", f"<round {i}>", "exec"), {"f": take})
 
@@ -222,7 +220,7 @@ def threads():
 
 
 def main():
-    blocks.append(bytes(BASE - STEP))  # The first sample creates the heap table.
+    blocks.append(bytes(BASE - STEP))  # The first sample also creates the heap table.
     take()
     nested()
     generators()

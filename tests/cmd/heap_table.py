@@ -1,4 +1,4 @@
-"""Receives and reads the shared table of a profiled process."""
+"""Receives and reads the shared heap table of a profiled process."""
 
 import array
 import collections
@@ -13,10 +13,10 @@ import subprocess
 CODES, SITES, NODES, LIVE, MODULES, TEXT_BYTES = 16384, 16384, 65536, 32768, 1024, 2 << 20
 PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
-# Format of the header, up to the counters of complete entries.
+# First part of the header: all fields up to the numbers of complete entries.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
-# Format after the header: interval, samples, ends, nanoseconds, dropped samples, and Python's
-# arenas.
+# Second part of the header: interval, samples, ended samples, nanoseconds in hooks, dropped samples by reason, and
+# bytes in Python's arenas.
 COUNTERS = struct.Struct("=QQQQ11QQ")
 DROPS = "nodes sites live thinned codes text modules unwind nested stale gpu".split()
 CODE = struct.Struct("=IIIIIIII")
@@ -31,7 +31,7 @@ Live = collections.namedtuple("Live", "size site interval kind")
 
 
 class Table:
-    """The contents of the memfd DESCRIPTOR, copied at each access."""
+    """The contents of the memfd DESCRIPTOR, copied anew at each access."""
 
     def __init__(self, descriptor):
         self.size = os.fstat(descriptor).st_size
@@ -74,8 +74,8 @@ class Table:
         }
 
     def failures(self):
-        """Returns the number of failed GPU requests, and the number of the first stored one."""
-        # The data follows allocated_bytes and gpu_interval, and precedes 16 GPU entries of 56 bytes each.
+        """Returns the number of failed GPU requests, and the sequence number of the first failure that is stored."""
+        # Layout: allocated_bytes, gpu_interval, number of failures, 16 GPU entries of 56 bytes, first stored failure.
         at = HEADER.size + COUNTERS.size + 16
         count, = struct.unpack_from("=Q", self.map, at)
         return count, struct.unpack_from("=I", self.map, at + 8 + 16 * 56)[0]
@@ -84,7 +84,7 @@ class Table:
         return self.map[self.text_at + at : self.text_at + at + length]
 
     def module(self, word):
-        """Returns the path of the module that contains a native frame."""
+        """Returns the path of the module (program or library) of a native frame."""
         index = word >> 48 & 0x7FFF
         return self.module_path(index - 1) if index else ""
 
@@ -102,7 +102,7 @@ class Table:
         return os.fsdecode(self.text(at, length))
 
     def stack(self, site):
-        """Returns frame words, innermost first."""
+        """Returns the encoded frames of a site, innermost first."""
         words = []
         node = SITE.unpack_from(self.map, self.sites_at + site * SITE.size)[0]
         while node:
@@ -121,8 +121,8 @@ class Table:
         return samples
 
     def python_stacks(self, python, sites):
-        """Returns (file, qualified name, line) of the Python frames of each site, innermost
-        first. PYTHON is an interpreter of the version that wrote the table."""
+        """Returns, for each site, (file, qualified name, line) of its Python frames, innermost first. PYTHON is an
+        interpreter of the Python version that wrote the table."""
         words = {site: [word for word in self.stack(site) if word & PYTHON] for site in sites}
         wanted = sorted({word for stack in words.values() for word in stack})
         codes = [self.code(word >> 32 & 0x7FFFFFFF) for word in wanted]
@@ -134,7 +134,7 @@ class Table:
         return {site: [frames[word] for word in stack] for site, stack in words.items()}
 
 
-# The format of the line table depends on the Python version, so PYTHON decodes the table.
+# Line tables are encoded differently in each Python version, so PYTHON decodes them.
 LINES_PROGRAM = """
 import dis, json, sys
 def line_of(lines, first, instruction):
@@ -160,7 +160,7 @@ def lines_of(python, codes, instructions):
 
 
 def with_filters(settings):
-    """Returns EBB_HEAP as ebb would set it for tests that run under seccomp filters."""
+    """Returns the value that ebb would give EBB_HEAP if the tests themselves run under seccomp filters."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     filters = int(status.get("Seccomp_filters", status.get("Seccomp", "0") != "0"))
@@ -168,7 +168,7 @@ def with_filters(settings):
 
 
 class Receiver:
-    """The socket to which processes send their tables."""
+    """The socket to which profiled processes send their heap tables."""
 
     def __init__(self, folder):
         self.path = str(folder / "sock")
@@ -180,7 +180,7 @@ class Receiver:
         self.socket.close()
 
     def receive(self, timeout_s):
-        """Returns the next table that arrives, and its process."""
+        """Receives the next heap table; returns it with the process that sent it."""
         self.socket.settimeout(timeout_s)
         connection, _ = self.socket.accept()
         with connection:

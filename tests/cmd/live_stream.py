@@ -1,4 +1,4 @@
-"""A WebSocket client that can also violate the protocol, and a server that has only the live stream."""
+"""A WebSocket client that can also violate the protocol, and a server that provides only the live stream."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 class Server:
-    """Runs tests/serve/live_server.c, whose jobs and logs are controlled by commands."""
+    """Runs tests/serve/live_server.c and controls its simulated jobs and logs by commands."""
 
     def __init__(self, look=2000, ping=20000, silent=600000, stuck=600000, goodbye=60000, viewers=600):
         self.process = subprocess.Popen(
@@ -48,7 +48,7 @@ class Server:
 
 
 def frame(opcode, data=b"", fin=True, mask=b"\1\2\3\4", reserved=0, length=None):
-    """Builds one frame, which is invalid if MASK is empty or LENGTH is given."""
+    """Builds a WebSocket frame. The frame is invalid if MASK is empty or LENGTH is given."""
     n = len(data) if length is None else length
     head = bytes([(0x80 if fin else 0) | reserved << 4 | opcode])
     bit = 0x80 if mask else 0
@@ -99,7 +99,7 @@ class Viewer:
         return taken
 
     def frame(self):
-        """Returns (opcode, data) of the next frame, which must be complete and unmasked."""
+        """Returns (opcode, data) of the next frame; asserts that it is complete and unmasked."""
         first, n = self.take(2)
         assert first & 0xF0 == 0x80 and not n & 0x80
         if n == 126:
@@ -109,7 +109,7 @@ class Viewer:
         return first & 15, self.take(n)
 
     def message(self, kind=None):
-        """Returns the next message, or the next one of KIND, and answers pings."""
+        """Returns the next message (of type KIND, if given), and answers pings in the meantime."""
         while True:
             opcode, data = self.frame()
             if opcode == PING:
@@ -121,7 +121,7 @@ class Viewer:
                 return got
 
     def closed(self):
-        """Returns the close code and reason, and skips earlier messages."""
+        """Skips messages until the close frame arrives; returns its code and reason."""
         while True:
             opcode, data = self.frame()
             if opcode == CLOSE:
@@ -132,7 +132,8 @@ class Viewer:
         self.socket.sendall(frame(opcode, data, **options))
 
     def want(self, **wishes):
-        """Sends a subscription, waits until the server has received it, and answers pings."""
+        """Sends a subscription and waits until the server has received it; returns the messages that arrived in the
+        meantime."""
         self.send(TEXT, json.dumps(wishes).encode())
         self.send(PING, b"received?")
         got = []

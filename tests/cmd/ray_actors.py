@@ -1,4 +1,5 @@
-"""Runs three Ray actors, one of which keeps everything it receives. argv: seconds."""
+"""Starts three Ray actors, one of which keeps every argument it receives. Its command-line argument is the duration in
+seconds."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Runs a server for the tests on a free port and ends it with all of its jobs."""
+"""Starts a job server for tests on a free port; ends it with all of its jobs."""
 
 import contextlib
 import http.client
@@ -45,7 +45,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Server:
-    """STATE is the state folder, which may already exist."""
+    """A job server. STATE is its state folder, which may already exist."""
 
     def __init__(self, folder, *arguments, state=None, env=None, listen="127.0.0.1:0"):
         self.folder = pathlib.Path(folder)
@@ -111,10 +111,10 @@ class Server:
         return self.ask("POST", f"/api/v1{path}", body=body, **options)
 
     def raw(self, data, wanted=None):
-        """Returns the raw answer to DATA, until the server closes the connection or the answer
-        contains WANTED."""
+        """Sends DATA and returns the raw response: everything received until the server closes the connection or WANTED
+        arrives."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as s:
-            # The server may refuse a request before all of it is sent.
+            # The server may refuse the request and close the connection before all data is sent.
             with contextlib.suppress(OSError):
                 s.sendall(data)
             return hear(s, wanted)
@@ -128,12 +128,12 @@ class Server:
         return self.get(f"/jobs/{number}").json()
 
     def wait(self, number, until="ended"):
-        """Returns the job once it has reached STATE or has ended."""
+        """Waits until the job is in state UNTIL or has ended, and returns it."""
         give_up = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up:
             answer = self.get(f"/jobs/{number}?until={until}&timeout_s=10")
             job = answer.json()
-            if answer.status == 429:  # Requests of an earlier test may still be waiting.
+            if answer.status == 429:  # Waiting requests of an earlier test may still occupy all slots.
                 time.sleep(0.05)
             elif job["state"] == until or job["state"] in ENDED:
                 return job
@@ -146,7 +146,7 @@ class Server:
         return self.process.returncode if self.process else None
 
     def end_jobs(self):
-        """Jobs outlive their server, but must not outlive the test."""
+        """Jobs outlive their server but must not outlive the test."""
         if not self.process:
             return
         if self.process.poll() is not None:
@@ -174,7 +174,7 @@ def small_disk(folder):
     folder.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder],
                                            capture_output=True).returncode != 0:
-        pytest.skip("a small file system cannot be mounted here")
+        pytest.skip("a small file system cannot be mounted on this machine")
     try:
         yield folder
     finally:
@@ -182,7 +182,7 @@ def small_disk(folder):
 
 
 def fill(path):
-    """Fills all free space until PATH is removed."""
+    """Fills all free space of the file system with the file PATH."""
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
         while True:
             f.write(b"x" * 4096)

@@ -36,8 +36,8 @@ class Slurm:
         (self.folder / name).unlink(missing_ok=True)
 
     def change(self, function):
-        """Changes the list of jobs, which is a dict by number, under a lock. The file is replaced, so that it stays whole if
-        this process is killed."""
+        """Calls FUNCTION with the jobs, a dict by job number, and saves its changes under a lock. The file is replaced
+        atomically, so it stays intact if this process is killed."""
         path, new = self.folder / "jobs.json", self.folder / "jobs.new"
         with open(self.folder / "jobs.lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -51,14 +51,15 @@ class Slurm:
         return self.change(lambda jobs: list(jobs.values()))
 
     def purge(self):
-        """Forgets all jobs that have ended, as Slurm does after MinJobAge."""
+        """Removes all jobs that have ended, as Slurm does after MinJobAge."""
         def forget(jobs):
             for number in [n for n, j in jobs.items() if j["state"] not in ("PENDING", "RUNNING")]:
                 del jobs[number]
         self.change(forget)
 
     def end(self, number, state):
-        """Kills all processes of a job, as a node failure would, so that ebb cannot record the end."""
+        """Kills all processes of a job at once, as a node failure would, so that ebb cannot record the end of the
+        job."""
         job = self.change(lambda jobs: jobs[str(number)])
         for pid in [job["pid"], *_below(job["pid"])]:
             try:
@@ -72,7 +73,7 @@ class Slurm:
 
 
 def _below(pid):
-    """Returns all descendants of a process, including orphans of its session."""
+    """Returns all descendants of a process, and orphans in its session."""
     found, parents = [], {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -100,7 +101,7 @@ def make_slurm(folder):
     return Slurm(folder)
 
 
-# ---- the commands ----
+# ---- sbatch, squeue, scancel and sacct ----
 
 
 def fail(command, text):
@@ -130,9 +131,9 @@ def sbatch(slurm, arguments):
 
 
 def job(slurm, arguments):
-    """Runs one job from its start to its end."""
+    """Runs the command of one job and records its state from start to end."""
     number, command = arguments[0], arguments[1:]
-    os.closerange(3, 256)  # includes the lock of the server
+    os.closerange(3, 256)  # includes the lock that was inherited from the server
 
     def state(new, **more):
         def change(jobs):

@@ -1,4 +1,4 @@
-"""A fake job server, which answers on a unix socket as a test specifies and records the requests."""
+"""A fake job server on a unix socket. It gives the responses that a test defines, and records the requests."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import urllib.parse
 
 
 class StandIn:
-    """ANSWERS maps "METHOD path" to a function of (query, body) that returns (status, headers,
+    """ANSWERS maps "METHOD path" to a function of (query, body) that returns the response as (status, headers,
     body)."""
 
     def __init__(self):
@@ -71,7 +71,7 @@ class StandIn:
 
 
 def reply(body, status=200, headers=None):
-    """Returns an HTTP answer as bytes."""
+    """Returns an HTTP response as bytes."""
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} Whatever"] + [f"{k}: {v}" for k, v in (headers or {}).items()]

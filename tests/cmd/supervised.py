@@ -1,4 +1,4 @@
-"""Runs a detached job and uses the control socket of its supervisor, as the job server does."""
+"""Starts a detached job and talks to its supervisor through the control socket, as the job server does."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from commands import PATIENCE_S, wait_for
 
 
 class Lock:
-    """A locked file that the job inherits."""
+    """A file whose lock is inherited by the job."""
 
     def __init__(self, path):
         self.path = path
@@ -37,7 +37,7 @@ class Lock:
 
 
 class Control:
-    """A connection that carries frames of a type, a length and JSON."""
+    """A connection to the control socket. Each frame has a type, a length and JSON data."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -49,7 +49,7 @@ class Control:
         self.socket.close()
 
     def read(self):
-        """Returns the next message, or None at the end."""
+        """Returns the next message, or None if the connection was closed."""
         while True:
             if len(self.rest) >= 5:
                 size, = struct.unpack("<I", self.rest[1:5])
@@ -64,7 +64,7 @@ class Control:
             self.rest += data
 
     def until(self, wanted):
-        """Returns the first message for which WANTED is true, and all messages before it."""
+        """Returns all messages up to and including the first one for which WANTED is true."""
         seen = []
         limit = time.monotonic() + PATIENCE_S
         while time.monotonic() < limit:
@@ -82,13 +82,13 @@ class Control:
         self.socket.sendall(kind + struct.pack("<I", len(text)) + text)
 
     def ask(self, **request):
-        """Returns the answer to a request."""
+        """Sends a request and returns its reply."""
         self.send_frame(b"r", json.dumps(request).encode())
         return self.until_type("answer")
 
 
 def detach(guarded, *arguments, lock=None):
-    """Starts a detached job and returns the output of `ebb run`, which has exited by then."""
+    """Starts a detached job; returns the result of `ebb run`, which exits once the job has started."""
     options = [] if lock is None else ["--lock-fd", lock.fd]
     fds = () if lock is None else (lock.fd,)
     return guarded.end(guarded.start("--detached", *options, *arguments, pass_fds=fds))

@@ -1,4 +1,4 @@
-"""Tests `ebb attach`, `ebb detach` and `ebb stack` on running Pythons of several versions."""
+"""Tests `ebb attach`, `ebb detach` and `ebb stack` on running processes of several Python versions."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ VERSIONS = ["system"] + [f"3.{minor}" for minor in range(9, 15)]
 
 @pytest.fixture
 def python(request):
-    """Returns the interpreter of a Python version, or skips the test if it is not installed."""
+    """Returns the path of a Python version's interpreter, or skips the test if it is not installed."""
     found = PYTHON if request.param == "system" else find_python(request.param)
     if not found:
         pytest.skip(f"Python {request.param} is not installed")
@@ -32,8 +32,7 @@ def python(request):
 
 every_python = pytest.mark.parametrize("python", VERSIONS, indirect=True)
 
-# This program counts in its main thread until its input is closed, and then prints its global
-# names.
+# Counts in its main thread until its standard input is closed, then prints its global names.
 BUSY = """
     import os, sys, threading
     print("ready", flush=True)
@@ -49,7 +48,7 @@ BUSY = """
     outer()
     print("finished", sorted(k for k in globals() if not k.startswith("__")), flush=True)
 """
-# The main thread of this program is inside a C call until the input is closed.
+# The main thread stays inside a C call until standard input is closed.
 IN_C = "import os; print('ready', flush=True); os.read(0, 1); print('finished', flush=True)"
 
 
@@ -70,7 +69,7 @@ def program(code, *, python=PYTHON, arguments=(), **options):
 
 
 def finish(process):
-    """Ends the program, and returns what it printed last."""
+    """Ends the program and returns its remaining output."""
     process.stdin.close()
     text = process.stdout.read()
     assert process.wait() == 0
@@ -93,7 +92,7 @@ def attach(installed, open_folder):
 
 @contextlib.contextmanager
 def attached(installed, folder, pid, *arguments):
-    """Runs ebb attach in the background. The block begins once ebb is attached."""
+    """Runs `ebb attach` in the background. The body of the with statement begins once ebb is attached."""
     process = subprocess.Popen([installed.program, "attach", *arguments, str(pid)], cwd=folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
     try:
@@ -129,7 +128,7 @@ def test_attach_and_detach_leave_the_program_unchanged(python, attach, installed
         assert run["attached"] is True and run["state"] == "ended"
         assert run["end"] == {**run["end"], "kind": "watch_ended", "by": "--for"}
         assert run["pid"] == job.pid and run["command"][0] == python
-        # ebb runs its statement in the namespace of __main__, which must not get a new name
+        # ebb executes its code in the namespace of __main__, and must not leave a name there
         names = "['done', 'inner', 'os', 'outer', 'sys', 'threading']"
         assert finish(job) == f"finished {names}\n"
 
@@ -184,7 +183,7 @@ def test_heap_command_accepts_the_pid_of_an_attached_process(installed, open_fol
     with program(BUSY) as job, attached(installed, open_folder, job.pid):
         result = run_ebb("heap", job.pid, program=str(installed.program))
         assert "does not run under ebb" not in result.stderr
-        assert "ebb-runs/" in result.stderr  # the fake package sends no heap table
+        assert "ebb-runs/" in result.stderr  # the fake package never sends a heap table
 
 
 def test_attach_to_an_already_attached_process_is_refused(attach, installed, open_folder):
@@ -231,7 +230,7 @@ def test_attach_times_out_if_the_program_stays_inside_a_c_call(installed, open_f
         assert "long C call" in ebb.communicate()[1]
         assert ebb.returncode == 2
         assert finish(job) == "finished\n"
-        assert installed.notes() == []  # ebb removed the attach script before it could run
+        assert installed.notes() == []  # ebb removed the attach script before the interpreter could run it
 
 
 def test_attach_reports_a_process_that_dies_during_the_attach(installed, open_folder):
@@ -295,7 +294,7 @@ def test_guard_of_an_attached_job_stops_it_if_the_option_allows(attach):
         assert "guard: stopping the job" in result.stderr or "guard: kill" in result.stderr
 
 
-# ---- refusals ----
+# ---- refused processes ----
 
 
 def test_attach_refuses_invalid_pids_and_programs_other_than_python(attach):
@@ -351,7 +350,7 @@ def test_attach_refuses_traced_process(attach):
         tracer.start()
         tracer.join()
         if not results:
-            pytest.skip("this process may not trace")
+            pytest.skip("ptrace is not allowed")
         assert refused(results[0], "is traced by")
 
 
@@ -397,7 +396,7 @@ def test_attach_refuses_process_in_another_pid_namespace(flag, word, attach, ope
     command = ["unshare", "--fork", flag, "sh", "-c", inner if flag == "--mount" else
                f"exec {PYTHON} -c 'import time; time.sleep(600)'"]
     if subprocess.run(["unshare", flag, "--fork", "true"], stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("namespaces cannot be created")
+        pytest.skip("this machine allows no new namespaces")
     outer = subprocess.Popen(command, start_new_session=True)
     try:
         def child():
@@ -412,7 +411,7 @@ def test_attach_refuses_process_in_another_pid_namespace(flag, word, attach, ope
         outer.wait()
 
 
-# ---- stacks ----
+# ---- ebb stack ----
 
 
 @every_python

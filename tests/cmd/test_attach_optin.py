@@ -1,4 +1,4 @@
-"""Tests `ebb attach` and `ebb detach` of processes that were started with EBB_ATTACH=1. ebb does not run as root, and a
+"""Tests `ebb attach` and `ebb detach` of processes that were started with EBB_ATTACH=1. ebb runs unprivileged, and a
 seccomp filter refuses ptrace, as in some containers."""
 
 import contextlib
@@ -16,7 +16,7 @@ from attach_part import Installation
 from commands import NOBODY, PYTHON, alive, environment, run_ebb, wait_for
 from test_attach import refused
 
-# This program ends when its input is closed.
+# Runs Python code until its standard input is closed.
 IDLE = """
     import sys
     import ebb._optin
@@ -24,7 +24,7 @@ IDLE = """
     sys.stdin.read()
     print("finished", flush=True)
 """
-# This program holds the interpreter's lock until its input is closed.
+# Holds the GIL until its standard input is closed.
 LOCKED = """
     import ctypes, sys
     import ebb._optin
@@ -33,14 +33,14 @@ LOCKED = """
     sys.stdin.readline()
 """
 USER = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-PTRACE = {"x86_64": 101, "aarch64": 117}  # number of the ptrace system call
+PTRACE = {"x86_64": 101, "aarch64": 117}  # system call number of ptrace
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
 LIBC = ctypes.CDLL(None)
 
 
 def forbid_ptrace():
-    """Lets ptrace fail with EPERM in this process."""
-    rules = struct.pack("HBBI" * 4, 0x20, 0, 0, 0,  # load the number of the system call
+    """Installs a seccomp filter in this process that makes ptrace fail with EPERM."""
+    rules = struct.pack("HBBI" * 4, 0x20, 0, 0, 0,  # load the system call number
                         0x15, 0, 1, PTRACE[platform.machine()],
                         0x06, 0, 0, 0x00050001,  # EPERM
                         0x06, 0, 0, 0x7FFF0000)  # allow
@@ -51,7 +51,7 @@ def forbid_ptrace():
 
 
 pytestmark = pytest.mark.skipif(platform.machine() not in PTRACE,
-                                reason="the number of ptrace is not known")
+                                reason="the system call number of ptrace is unknown")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def installed(open_folder):
 
 @pytest.fixture
 def folder(open_folder):
-    """A folder that belongs to the user of the job."""
+    """A folder owned by the user that runs the job."""
     path = open_folder / "runtime"
     path.mkdir(mode=0o700)
     if USER:
@@ -86,8 +86,7 @@ def job(installed, folder, *, code=IDLE, opts_in="1"):
 
 
 def variables(folder):
-    """Returns the environment of ebb. Leak detection is disabled, because the sanitizer needs
-    ptrace for it."""
+    """Returns the environment for ebb. The sanitizer's leak detection needs ptrace, so it is disabled."""
     sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     return {"XDG_RUNTIME_DIR": str(folder), "ASAN_OPTIONS": sanitizer}
 
@@ -141,8 +140,8 @@ def test_ctrl_c_cancels_attach_while_the_interpreter_lock_is_held(installed, fol
         assert attached.returncode == 2
         process.stdin.write("\n")
         process.stdin.flush()
-        # The thread serves requests in order, so the detach request is answered after the attach
-        # request.
+        # The helper thread handles requests in order, so the response to the detach request comes after that to the
+        # attach request.
         result = ebb(installed, folder, "detach", process.pid)
         assert "ebb is not attached to this process" in result.stderr
         assert installed.notes() == []

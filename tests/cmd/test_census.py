@@ -1,4 +1,4 @@
-"""Tests `ebb census`: objects counted by the processes of a run, and errors if no census is available."""
+"""Tests `ebb census`: object counts taken by the processes of a run, and errors if no census is available."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
-# This job runs steps until the file given as last argument exists; with --idle it runs only one step.
+# Runs steps until the file named by its last argument exists; with --idle it runs only one step.
 JOB = """
 import os, sys, time
 import ebb
@@ -30,7 +30,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# This job listens for requests like a process with the ebb package. Its argument specifies how it answers.
+# Accepts census requests like a process with ebb's Python package. The argument selects the kind of response.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -46,7 +46,7 @@ while not os.path.exists(sys.argv[3]):
 
 @pytest.fixture
 def job(tmp_path):
-    """Starts jobs under ebb that end with the test."""
+    """Starts jobs under ebb and ends them after the test."""
     started = []
 
     class Job:
@@ -93,7 +93,7 @@ def job(tmp_path):
 
 
 def blocks(census):
-    """Returns the number of blocks that the job keeps, according to its census."""
+    """Returns the number of blocks that the job keeps alive, according to a census."""
     return sum(o["count"] for o in census["objects"] if o["type"] == "bytearray")
 
 
@@ -111,7 +111,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
     assert one["since"] is None and one["growth"] == []
     assert os.path.dirname(one["path"]) == str(job.folder / "census")
 
-    def by_step():  # A census is taken at the end of a step, or by a helper thread if no step ends within two seconds.
+    def by_step():  # Without a step for two seconds, a helper thread takes the census instead.
         doc, _ = census_json(job.folder)
         return doc if doc["processes"][0]["census"]["at"] == "step" else None
 
@@ -132,7 +132,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
         text = run_ebb("census", job.folder, "--top", "3").stdout
         assert f"process {job.facts()['pid']}, step " in text
         is_whole = "at the end of the step, at a cost of" in text and "__main__.kept[" in text
-        return text if is_whole else None  # References are omitted when the time limit is reached.
+        return text if is_whole else None  # A census that reaches its time limit has no references.
 
     text = wait_for(census_text, "a census at the end of a step, in words")
     assert "torch is not imported in this process" in text and "since the census at step" in text
@@ -142,7 +142,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
 def test_census_of_job_without_steps_is_taken_by_a_helper_thread(job):
     job.start(PYTHON, "-c", JOB, "--idle", job.stop).wait_for_listeners()
 
-    def by_thread():  # The first census may be taken before the only step has ended.
+    def by_thread():  # A first census may still be taken at the end of the only step.
         doc, status = census_json(job.facts()["pid"])
         [one] = doc["processes"]
         assert (status, doc["run"]) == (0, str(job.folder))
@@ -153,7 +153,7 @@ def test_census_of_job_without_steps_is_taken_by_a_helper_thread(job):
 
 def test_census_of_a_launcher_shows_one_table_per_rank(job):
     job.start(PYTHON, "-c", RANKS, "-c", JOB, job.stop).wait_for_listeners(2)
-    doc, status = census_json(job.process.pid)  # The pid of `ebb run` itself is accepted, too.
+    doc, status = census_json(job.process.pid)  # The pid of `ebb run` itself is also accepted.
     assert status == 0
     assert sorted(p["census"]["rank"] for p in doc["processes"]) == [0, 1]
     text = run_ebb("census", job.folder).stdout
@@ -214,7 +214,7 @@ def test_census_of_finished_run_shows_last_stored_census(job):
     before, after = (json.loads((job.folder / "census" / name).read_text()) for name in kept[-2:])
     grown = sum(g["count"] for g in one["growth"] if g["name"] == "bytearray")
     assert grown == blocks(after) - blocks(before)
-    # On a slow machine the counts are estimates.
+    # A census that would take too long counts a sample of the objects.
     if not before["is_sampled"] and not after["is_sampled"]:
         assert grown == 5
 

@@ -1,5 +1,4 @@
-"""Tests the gates for CI: --fail-on, --junit, --markdown, `ebb compare`, and the templates in
-contrib."""
+"""Tests the gates for CI: --fail-on, --junit, --markdown, `ebb compare`, and the CI templates in contrib."""
 
 import json
 import os
@@ -12,7 +11,7 @@ import pytest
 from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused
 from heap_jobs import not_sanitized
 
-# This job keeps 1 MiB per step if its argument is "leak".
+# Keeps 1 MiB per step if the argument is "leak".
 JOB = """
 import os, socket, sys, time
 marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -173,7 +172,7 @@ def test_compare_refuses_a_single_run_or_an_unreadable_run(ebb, tmp_path):
                    "recording")
 
 
-# ---- templates ----
+# ---- CI templates ----
 
 
 def shell(script, tmp_path, **variables):

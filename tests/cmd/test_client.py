@@ -1,4 +1,4 @@
-"""Tests the client commands of the job server against a fake server, whose answers each test defines."""
+"""Tests the client commands against a fake job server, whose responses each test defines."""
 
 import contextlib
 import fcntl
@@ -212,7 +212,7 @@ def test_submit_with_wait_option_exits_with_the_job_status(server, client, state
     assert server.asked[-1][2]["until"] == "ended"
 
 
-# ---- lists ----
+# ---- tables of jobs ----
 
 def list_of(server, active=(), ended=()):
     def answer(query, body):
@@ -248,7 +248,7 @@ def test_jobs_table_shows_time_to_oom_for_uncertain_verdicts(server, client, wor
 
 
 def read_all(fd):
-    """Reads the output of a terminal that all writers have closed, possibly in pieces."""
+    """Reads the remaining output from a pseudo-terminal that no process has open for writing."""
     data = b""
     with contextlib.suppress(OSError):
         while piece := os.read(fd, 65536):
@@ -334,7 +334,7 @@ def test_show_command_reports_an_unknown_job_id(server, client):
 # ---- logs ----
 
 class Log:
-    """Answers requests for the log of a job with at most PIECE bytes each, as a server does."""
+    """Simulates the log API of the job server; each response has at most PIECE bytes."""
 
     def __init__(self, server, text, piece=1000, states=("succeeded",), dropped=None):
         self.text, self.piece, self.dropped = text, piece, dropped
@@ -453,7 +453,7 @@ def test_wait_command_exits_with_the_highest_status_of_several_jobs(server, clie
 
 def test_wait_command_returns_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", reply(JOB))
-    for limit_s in (0.3, 1, 5, 25):  # The timeout may expire before the second request.
+    for limit_s in (0.3, 1, 5, 25):  # A short timeout may expire before a second request is sent.
         server.asked.clear()
         result = client("wait", "--timeout", f"{limit_s}s", 17)
         assert refused(result, "wait: job 17 has not ended", status=3)

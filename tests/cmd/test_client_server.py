@@ -1,4 +1,4 @@
-"""Tests the client commands of the job server against the real server."""
+"""Tests the client commands against a real job server."""
 
 import contextlib
 import json
@@ -167,8 +167,8 @@ def sockets(pid):
 
 
 def wait_for_question(server, process):
-    """Waits until the process has a request that the server keeps open. The server has then answered all earlier
-    requests of the process."""
+    """Waits until the server holds the client's current request open, so all earlier requests of the client have been
+    answered."""
     def is_waiting():
         found = sockets(process.pid)
         for _ in range(3):
@@ -198,7 +198,7 @@ def test_wait_command_continues_across_a_server_restart(tmp_path):
 
 
 def waits_on(stack, server, number):
-    """Opens a connection with a request that waits for the end of the job."""
+    """Opens a connection whose request waits until the job ends."""
     s = stack.enter_context(socket.socket(socket.AF_UNIX))
     s.settimeout(PATIENCE_S)
     s.connect(str(server.socket))
@@ -224,7 +224,7 @@ def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
         assert all(b" 200 " in s.recv(64) for s in waiting)
     assert {end[1:] for end in ends[:5]} == {("", 3)}
     assert ends[5:] == [("two\n", "", 0)] * 2
-    assert submitted.returncode == 125  # The job that this one waits for has failed.
+    assert submitted.returncode == 125  # The job named by --after has failed.
 
 
 def test_server_and_clients_find_the_same_state_folder_by_default():
@@ -232,6 +232,6 @@ def test_server_and_clients_find_the_same_state_folder_by_default():
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0
         result = run_ebb("serve", "--listen", "none", env=env)
-        # Only the running server uses this state folder. The name of the folder in the error shows that the client
-        # looked there.
+        # Only the running server uses this state folder. An error that names the folder shows that the new server chose
+        # the same one.
         assert refused_with(result, str(server.state))

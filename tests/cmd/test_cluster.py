@@ -1,4 +1,4 @@
-"""Tests verdict, show, report, heap and watch on the folder of a job on several nodes."""
+"""Tests verdict, show, report, heap and watch on the run folder of a job that ran on several nodes."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from commands import PATIENCE_S, ROOT, binary, environment, run_ebb, wait_for
 
 
 def make_job(folder, nodes, ranks, steps, *words):
-    """Writes the folder of a simulated job: NODES nodes with RANKS ranks each."""
+    """Creates the run folder of a simulated job with NODES nodes and RANKS ranks per node."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "cluster"
     folder.parent.mkdir(exist_ok=True)
     subprocess.run([tool, folder, str(nodes), str(ranks), str(steps), *words], check=True, timeout=PATIENCE_S)
@@ -93,7 +93,7 @@ def test_leak_on_one_gpu_makes_the_job_verdict_a_leak(job):
     assert run_ebb("show", folder).stdout.startswith("leaking on gpu 0 of node 1: ")
 
 
-# ---- texts ----
+# ---- output as text ----
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_watch_follows_several_nodes_while_they_record(tmp_path):
     assert docs[-1]["ranks"][0]["rank"] == 5 and docs[-1]["tree"]["verdict"] == "leaking"
     steps = [doc["nodes"][0]["step"] or 0 for doc in docs]
     assert steps == sorted(steps) and len(docs) > 1
-    # a folder read piece by piece gives the same verdicts as one read as a whole
+    # an incremental reader must reach the same verdicts as a single read of the whole folder
     whole, _ = verdict_json(folder)
     for row in docs[-1]["ranks"]:
         assert rows_of(whole)[row["rank"]]["verdict"] == row["verdict"]

@@ -1,5 +1,4 @@
-"""Tests ebb as the first process of a container: orphans, signals, the termination log, and the manifests in
-contrib/kubernetes."""
+"""Tests ebb as PID 1 of a container: orphans, signals, the termination log, and the manifests in contrib/kubernetes."""
 
 import os
 import pathlib
@@ -11,7 +10,7 @@ import pytest
 
 from commands import ROOT, binary, environment, refused_with, run_ebb, wait_for
 
-# The first process of a container has a pid namespace of its own, with its own /proc.
+# Creates a pid namespace with its own /proc, in which the command becomes PID 1.
 CONTAINER = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--pid", "--fork", "--mount-proc",
              "--kill-child"]
 
@@ -19,11 +18,11 @@ CONTAINER = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--
 @pytest.fixture(scope="module", autouse=True)
 def _namespaces():
     if subprocess.run([*CONTAINER, "true"], capture_output=True).returncode:
-        pytest.skip("no pid namespaces here")
+        pytest.skip("this machine allows no pid namespaces")
 
 
 def start(tmp_path, *arguments, env=None):
-    """Starts ebb in a container. Returns unshare's process and the pid of ebb outside of the container."""
+    """Starts ebb in a container. Returns the unshare process, and the pid of ebb as seen from outside."""
     process = subprocess.Popen([*CONTAINER, binary(), "run", *map(str, arguments)], cwd=tmp_path,
                                env=environment(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
@@ -53,13 +52,13 @@ def test_container_init_reaps_orphans(tmp_path):
     process, init = start(tmp_path, "--", "sh", "-c", f"touch {tmp_path}/up; exec sleep 600")
     try:
         wait_for((tmp_path / "up").exists, "the job")
-        # Like `kubectl exec`, this starts a process in the namespace whose parent exits first.
+        # Like `kubectl exec`, starts a process in the namespace, whose parent then exits.
         enter = ["nsenter", *([] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]), "--target", str(init),
                  "--pid", "sh", "-c", f"(sh -c 'touch {tmp_path}/in; sleep 0.2' >/dev/null 2>&1 &)"]
         if subprocess.run(enter, capture_output=True).returncode:
-            pytest.skip("nsenter is not possible here")
+            pytest.skip("this machine does not allow nsenter")
         wait_for((tmp_path / "in").exists, "the orphan")
-        # the sentinel is ebb's own child and stays
+        # the remaining child is ebb's sentinel
         wait_for(lambda: len(children_of(init)) == 1, "the end of the orphan")
         assert "Z" not in map(state_of, children_of(init))
     finally:
@@ -91,7 +90,7 @@ def test_termination_log_has_a_verdict_if_the_container_is_killed(tmp_path):
     process, init = start(tmp_path, "--termination-log", log, "--", sys.executable, "-c",
                           "import time\nb = bytearray(80 << 20)\nwhile 1: time.sleep(0.1)")
     wait_for(lambda: log.exists() and "job memory" in log.read_text(), "the first version")
-    os.kill(init, signal.SIGKILL)  # kills every process of the namespace, as the OOM killer kills a container
+    os.kill(init, signal.SIGKILL)  # kills all processes of the namespace, as the OOM killer does with a container
     process.communicate(timeout=60)
     assert log.read_text().startswith("the job was killed together with ebb; ")
 
@@ -120,7 +119,7 @@ cat /dev/termination-log
     result = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, env=environment(),
                             capture_output=True, text=True, timeout=60)
     if "mount" in result.stderr:
-        pytest.skip("no mounts here")
+        pytest.skip("this machine allows no mounts")
     assert result.stdout.count("ebb  ") == 1 and "finished in" in result.stdout, result
 
 
@@ -130,7 +129,7 @@ cat /dev/termination-log
 def test_kubernetes_manifests_match_their_schemas():
     python = pathlib.Path(os.environ.get("EBB_CLUSTER", ROOT / "build" / "cluster")) / "bin" / "python"
     if not python.exists():
-        pytest.skip("no schemas of Kubernetes (scripts/setup.sh cluster)")
+        pytest.skip("the Kubernetes schemas are not installed (scripts/setup.sh cluster)")
     manifests = sorted((ROOT / "contrib" / "kubernetes").glob("*.yaml"))
     assert manifests
     result = subprocess.run([python, "-c", CHECK, *manifests], capture_output=True, text=True)

@@ -1,5 +1,5 @@
-"""Tests that verdict, diagnosis and heap rows of one run agree, and that the check detects
-contradictions."""
+"""Tests that the verdict, diagnosis and heap rows of a run agree, and that the check detects contradictions between
+them."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Tests detached jobs: start, lock, messages and requests of the supervisor, and end."""
+"""Tests detached jobs: start and end, the lock, and the supervisor's messages and requests."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Tests `ebb diagnose`: the true hypothesis comes first if the recording shows it, missing data
-is named, memory adds up, and bad input is reported."""
+"""Tests `ebb diagnose`: the true hypothesis comes first if the recording supports it, missing data is reported, the
+memory ledger adds up, and bad input is refused."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from commands import (Readers, PATIENCE_S, PYTHON, ROOT, binary, environment, re
 
 ZOO = ROOT / "zoo" / "recordings"
 MIB = 1 << 20
-VERSION_AT = 8  # Offset of the version after the magic (docs/reference/trace-format.md).
+VERSION_AT = 8  # Offset of the version number after the magic bytes (docs/reference/trace-format.md).
 
-# This program sends step marks and needs only Python.
+# Prepended to jobs: sends marks without ebb's Python package.
 MARKS = """
 import os, socket, sys, time
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -28,7 +28,7 @@ def make():
     return bytearray(os.urandom(64) * (1 << 14))  # LINE
 kept = []
 """
-# This program keeps 1 MiB per step, or nothing.
+# Keeps 1 MiB per step, or nothing.
 JOB = MARKS + """
 def train(steps, keep):
     mark(KIND="begin", STEPS_PER_EPOCH=20, MAX_STEPS=steps)
@@ -48,7 +48,7 @@ if len(sys.argv) > 3:
 """
 
 
-# This program keeps 3 MiB per step for three seconds, waits, and continues for one second.
+# Keeps 3 MiB per step for three seconds, pauses, and continues for one second.
 SHORT = MARKS + """
 def train(first, last):
     for step in range(first, last):
@@ -84,11 +84,10 @@ def diagnosis_of_zoo(name):
 
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory):
-    """Returns a run that keeps 1 MiB per step, its summary, and how often each file of its
-    folder was read."""
+    """Returns the folder of a run that keeps 1 MiB per step, its summary, and the name of each file read in the
+    folder."""
     folder = tmp_path_factory.mktemp("leaking")
-    # With an interval of 128K, a block of 1 MiB is almost certainly sampled, so the result is not
-    # random.
+    # At this interval a block of 1 MiB is almost certainly sampled, so the result does not depend on chance.
     job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder / "run", "--", PYTHON, write_job(folder), "200",
                             "keep"], env=environment(),
@@ -101,7 +100,7 @@ def leaking(tmp_path_factory):
     return folder / "run", summary, readers.names()
 
 
-# ---- a job, from end to end ----
+# ---- a recorded job ----
 
 def test_diagnosis_names_leaking_line_first(leaking):
     doc = diagnosis(leaking[0])
@@ -131,7 +130,7 @@ def test_parts_of_the_memory_ledger_add_up_to_rss(leaking):
         assert abs(total - ledger[f"rss_{moment}_bytes"]) <= len(entries)
     assert all(e["low_bytes"] <= e["now_bytes"] + 1 and e["now_bytes"] <= e["high_bytes"] + 1
                for e in entries)
-    # The zoo requires a share of 0.95. The bound is lower here, because the machine may be busy.
+    # The zoo requires a share of 0.95; this bound is lower because the machine may be busy.
     assert ledger["named_growth_share"] >= 0.9
     assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
 
@@ -145,10 +144,10 @@ def test_run_summary_has_leaking_line_with_fix_and_next_command(leaking):
 
 def test_run_summary_does_not_read_the_heap_history_repeatedly(leaking):
     if leaking[2] is None:
-        pytest.skip("inotify allows no watch here")
+        pytest.skip("this machine allows no inotify watch")
     histories = [name for name in leaking[2] if name.endswith(".ebbheap")]
     seconds = json.loads((leaking[0] / "run.json").read_text())["duration_s"]
-    # The verdict reads the heap history every two seconds and at the end. The diagnosis reads it once.
+    # The live verdict reads the heap history every two seconds and at the end; the diagnosis reads it once.
     assert 1 <= len(histories) <= 2 + seconds // 2, histories
     assert leaking[2].count("trace.ebb") == 1
 
@@ -165,7 +164,7 @@ def test_diagnosis_text_and_json_agree(ebb, leaking):
 
 
 def test_diagnosis_of_a_restarted_job_uses_its_longest_segment(tmp_path):
-    # After a planned restart at step 200 the job takes ten steps more.
+    # The job takes ten more steps after its planned restart at step 200.
     job = JOB.replace("train(int(sys.argv[1])",
                       "train(10 if os.environ['EBB_SEGMENT'] == '1' else int(sys.argv[1])").replace(
                           "len(sys.argv) > 3", "os.environ['EBB_SEGMENT'] == '0'")
@@ -190,8 +189,7 @@ def test_diagnosis_of_a_job_without_growth_names_no_cause(tmp_path):
 
 
 def test_retention_is_not_diagnosed_from_a_single_heap_snapshot(tmp_path):
-    # With an interval of 128K no block is missed, so the result does not depend on the speed of the
-    # machine.
+    # At this interval every block is sampled, so the result does not depend on the machine's speed.
     result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--run-dir",
                      tmp_path / "run", "--", PYTHON, write_job(tmp_path), "16", "keep")
     assert result.returncode == 0
@@ -206,7 +204,7 @@ def test_growth_between_heap_snapshots_is_not_called_retention(tmp_path):
                             tmp_path / "go"], env=environment(), stdin=subprocess.DEVNULL)
     wait_for(lambda: sum(r.get("kind") == "step" for r in recorded(folder)) == 30, "30 steps")
 
-    def is_read():  # The heap history gets at most one reading per second.
+    def is_read():  # At most one snapshot per second is added to the heap history.
         doc = json.loads(run_ebb("heap", folder, "--json").stdout)
         return doc["steps"]["last"] == 30 and doc["live"]["bytes"] > 80 * MIB
     wait_for(is_read, "a reading")
@@ -234,7 +232,7 @@ def test_diagnose_accepts_pid_of_running_job(tmp_path):
         job.wait()
 
 
-# ---- recordings of real programs that have only memory and marks ----
+# ---- recordings of real programs with only memory samples and marks ----
 
 @pytest.mark.parametrize("name, key", [
     ("lazy_images-plain", "first_touch"),

@@ -32,14 +32,14 @@ def findings(result):
 
 
 def groups():
-    """Returns the cgroups of all jobs on this machine."""
+    """Returns the cgroups of all jobs of ebb on this machine."""
     return {os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")}
 
 
 def doctor_and_its_groups(ebb):
-    """Returns the findings of doctor and the cgroups that it has not removed. Their names begin with its pid; older
-    groups belong to killed processes."""
+    """Runs `ebb doctor`; returns its findings and the cgroups that it left behind. The names of its cgroups contain its
+    pid; older cgroups belong to killed processes."""
     before = groups()
     read, write = os.pipe()
     try:
@@ -66,7 +66,7 @@ def read_if_there(path):
 
 
 def handed_down():
-    """Returns the controllers that each v2 group enables for its children."""
+    """Returns the contents of each root cgroup.subtree_control (the controllers enabled for child cgroups)."""
     paths = [os.path.join(folder, "cgroup.subtree_control")
              for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
     return {path: open(path).read() for path in paths if os.path.exists(path)}
@@ -88,7 +88,7 @@ def test_doctor_json_has_every_check_with_values_of_this_machine(ebb):
 def test_doctor_runs_unprivileged_and_leaves_no_cgroup_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
-    if os.geteuid() == 0:  # The user nobody must not be able to write to root's cgroup.
+    if os.geteuid() == 0:  # The user nobody must not have write access to a cgroup of root.
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 
@@ -98,7 +98,7 @@ def test_doctor_removes_the_cgroups_created_by_its_checks(ebb):
     data = found["cgroup"]["data"]
     assert left == []
     if handed_down() != before and another_job_runs():
-        pytest.skip("another job may have changed what groups hand down")
+        pytest.skip("another job may have changed the controllers of a cgroup")
     assert handed_down() == before
     if data is not None:
         assert data["can_create"] or not (data["memory_limit"] or data["kill"])

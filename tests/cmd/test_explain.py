@@ -1,5 +1,4 @@
-"""Tests `ebb explain`: every diagnosis has a page, and an unknown code gets the most similar
-one."""
+"""Tests `ebb explain`: every diagnosis code has a page, and for an unknown code the most similar one is suggested."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Tests exports of the heap if heap files are missing or invalid."""
+"""Tests heap exports of runs whose heap files are missing or invalid."""
 
 import os
 

@@ -1,5 +1,4 @@
-"""Tests the guard of `ebb run`: its actions when memory runs out, checkpoint requests, and
-restarts from a checkpoint."""
+"""Tests the guard of `ebb run`: its actions at low headroom, checkpoint requests, and restarts from a checkpoint."""
 
 import json
 import shutil
@@ -19,7 +18,7 @@ def stopped_by_guard(doc):
     return doc["end"]["by"] == "the guard" and doc["end"]["cause_kind"] == "guard"
 
 
-# ---- the ladder ----
+# ---- order of the actions ----
 
 def test_guard_warns_then_requests_a_checkpoint_then_stops_the_job(guarded):
     result = guarded.run(*LINES, *trainer("steps=3000", "save_ms=300", "checkpoint=saved"))
@@ -144,7 +143,7 @@ def test_guard_actions_are_the_same_if_cgroup_creation_fails(guarded, open_folde
     doc = json.loads((open_folder / "ebb-runs/latest/run.json").read_text())
     guarded.seen.add(doc["supervisor_pid"])
     if doc["guard"]["cgroup"] is not None:
-        pytest.skip(f"this user may make cgroups: {doc['guard']['cgroup']}")
+        pytest.skip(f"this user may create cgroups: {doc['guard']['cgroup']}")
     assert stops_without_cgroup(result, doc)
 
 
@@ -175,22 +174,22 @@ def test_guard_detects_growth_across_short_lived_processes(guarded, where):
     assert result.returncode == STOPPED, result.stderr
     assert stopped_by_guard(doc) and acts(doc)[:1] == ["warn"]
     assert doc["processes_seen"] > 1
-    # The peak of the process comes from the kernel.
+    # The peak of a single process is measured by the kernel.
     assert 60 << 20 < doc["peak_process_bytes"] < 200 << 20
-    # Without a cgroup the peak is an upper bound, because a tick during a fork counts pages twice.
+    # Without a cgroup the peak is only an upper bound: pages shared by a running fork are included twice.
     if doc["guard"]["cgroup"]:
         assert doc["segments"][0]["peak_bytes"] < 200 << 20
 
 
-# ---- disabled parts ----
+# ---- disabled actions ----
 
-# This job grows to 140 MiB and ends when it is released. Its headroom is then below the reserve but above the SIGTERM
-# threshold.
+# Grows to 140 MiB, where its headroom is below the reserve but above the SIGTERM threshold, and ends once the file
+# "enough" exists.
 FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 
 def run_until(guarded, said, *arguments):
-    """Lets the job end once ebb has printed the text SAID."""
+    """Runs a job and ends it once ebb has printed the text SAID."""
     with open(guarded.folder / "said", "w") as stderr:
         client = guarded.start(*arguments, stderr=stderr)
     wait_for(lambda: said in (guarded.folder / "said").read_text() or client.poll() is not None, said)
@@ -249,7 +248,7 @@ def test_job_that_ignores_sigterm_finishes_when_sigkill_is_disabled(guarded):
 
 
 def looks_at_level(folder):
-    """Returns how many samples have at least 120 MiB."""
+    """Returns the number of samples with more than 120 MiB."""
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
@@ -314,14 +313,14 @@ def test_failing_checkpoint_command_is_recorded_as_a_failure(guarded):
     assert acts(guarded.facts()) == ["warn", "ask", "checkpoint failed", "term"]
 
 
-# ---- segments ----
+# ---- restarts ----
 
-MORE = 10  # Enough steps for the test, but fewer than a planned restart needs.
+MORE = 10  # Enough steps for the test, but too few for another planned restart.
 
 
 def in_segments(count, *settings, first=":"):
-    """Returns a trainer that runs forever in segments before COUNT, and a limited number of steps in segment COUNT.
-    FIRST is executed before each segment."""
+    """Returns a trainer that trains without end in all segments before the last of COUNT, and for MORE steps in the
+    last one. FIRST is a shell command executed before each segment."""
     steps = f"""
         if [ "$EBB_SEGMENT" -lt {count - 1} ]; then steps=100000
         else [ -e steps ] || echo $(($(cat saved) + {MORE})) > steps; steps=$(cat steps); fi

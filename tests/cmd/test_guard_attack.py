@@ -1,4 +1,4 @@
-"""Tests `ebb run` with hostile jobs and with signals at bad moments: no job may be stopped or restarted wrongly."""
+"""Tests `ebb run` with hostile jobs and badly timed signals: no job may be stopped or restarted by mistake."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from commands import PATIENCE_S, PYTHON, binary, environment, is_at_rest, wait_for
 
-# All jobs of this file begin with this code.
+# Prepended to all jobs of this file.
 PREFIX = r"""
 import os, signal, socket, sys, time
 segment = int(os.environ["EBB_SEGMENT"])
@@ -22,7 +22,7 @@ def step(n):
     marks.sendto(b"KIND=step\nSTEP=%d\n" % n, os.environ["EBB_SOCKET"])
 """
 
-# This job exits at SIGTERM, but leaves a child that ignores the signal until it is released.
+# Exits at SIGTERM, but leaves a child that ignores SIGTERM until the file "enough" exists.
 LEAVES_A_CHILD = r"""
 if segment > 0:
     open("again", "w").close()
@@ -56,7 +56,7 @@ def run_job(folder, *options, job):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a job, and ends it with the test in any case."""
+    """Starts jobs, which are ended after the test in any case."""
     started = []
 
     def run(*options, job, **streams):
@@ -130,7 +130,8 @@ time.sleep(0 if segment else 120)
 
 
 def let_the_child_go(process, folder):
-    """Releases the child once ebb has sent SIGTERM to it and ebb is idle again."""
+    """Creates the file "enough", for which the child waits, once ebb has sent SIGTERM to the child and is idle
+    again."""
     wait_for((folder / "terminated").exists, "ebb to end what was left")
     pids = process.pid, json.loads((folder / "run" / "run.json").read_text())["supervisor_pid"]
     for _ in range(10):
@@ -163,7 +164,7 @@ def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
     try:
         while os.read(master, 4096):
             pass
-    except OSError:  # No process has the terminal open any more.
+    except OSError:  # All processes have closed the terminal.
         pass
     os.close(master)
     process.wait(timeout=PATIENCE_S)
@@ -175,7 +176,7 @@ def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
 def test_limit_below_the_initial_memory_is_reported_as_end_cause(tmp_path):
     result, facts = run_job(tmp_path, "--limit", "4K", job="")
     if not facts["guard"]["kernel_limit"]:
-        pytest.skip(f"no limit of the kernel here: {facts['guard'].get('cgroup_trouble')}")
+        pytest.skip(f"the kernel enforces no limit: {facts['guard'].get('cgroup_trouble')}")
     assert result.returncode in (124, 137)
     assert facts["end"]["cause_kind"] in ("cgroup out of memory", "guard")
     answer = " ".join(result.stderr.partition("\nmemory ")[0].split())

@@ -1,5 +1,5 @@
-"""Tests every way a job under `ebb run` can end: no process of it remains, bystanders survive,
-and run.json has the cause."""
+"""Tests every way in which a job under `ebb run` can end: none of its processes remain, bystanders survive, and
+run.json has the cause."""
 
 import concurrent.futures
 import os
@@ -15,8 +15,8 @@ import pytest
 from commands import PYTHON, alive, recorded, wait_for
 from guarded import LINES, Guarded, enough_memory, guarded, neighbours, script, trainer
 
-# This job starts plain grandchildren, and one that escapes by a double fork and setsid. Each writes
-# its pid to a file and exits after a while.
+# Starts ordinary grandchildren, and one that escapes by a double fork and setsid. Each grandchild writes its pid to a
+# file and exits after a while.
 FAMILY = """
     note() { echo $1 > pid.$1.tmp; mv pid.$1.tmp pid.$1; }
     sh -c 'sleep 120 & echo $! > pid.$!; wait' &
@@ -76,7 +76,8 @@ def test_job_without_signal_handler_is_killed_by_forwarded_signal(guarded, numbe
 # ---- kill -9 ----
 
 def kill_at_some_moment(folder, victim, wait_s):
-    """Starts a job and kills the victim WAIT_S after the start of the victim; returns an error text or None."""
+    """Starts a job and kills a process of ebb (VICTIM) WAIT_S after that process has started. Returns an error message
+    or None."""
     folder.mkdir()
     jobs = Guarded(folder)
     try:
@@ -199,14 +200,14 @@ def test_grandchildren_of_a_kept_job_are_ended_when_it_exits(guarded, victim):
     wait_for(lambda: not any(map(alive, pids)), "the grandchildren's end")
 
 
-# ---- leftovers on the machine ----
+# ---- leftovers in /dev/shm ----
 
 @pytest.fixture
 def shm():
-    """Returns a name for files in /dev/shm, which are removed afterwards."""
+    """Returns a function that makes paths in /dev/shm; the files are removed after the test."""
     folder = pathlib.Path("/dev/shm")
     if not os.access(folder, os.W_OK):
-        pytest.skip("/dev/shm cannot be written")
+        pytest.skip("/dev/shm is not writable")
     name = f"ebb-test-{uuid.uuid4().hex}"
     yield lambda which: folder / f"{name}-{which}"
     for path in folder.glob(f"{name}*"):
@@ -244,7 +245,7 @@ def test_leftovers_in_dev_shm_are_reported_and_removed_on_request(guarded, shm, 
     assert shm("beside").name not in left
 
 
-# ---- the cause ----
+# ---- the reported cause ----
 
 def cause(guarded, *arguments):
     result = guarded.run(*arguments)
@@ -281,14 +282,14 @@ def test_summary_of_a_silent_failed_job_has_its_exit_status(guarded):
 
 
 def test_oom_kill_in_the_job_cgroup_is_reported_as_the_end_cause(guarded):
-    """The guard is disabled, so that the kernel's limit acts."""
+    """The guard is disabled, so that the kernel enforces the limit."""
     result = guarded.run("--limit", "100M", "--no-level", "--no-forecast", "--no-term", "--no-kill",
                          "--pressure", "off", *trainer("base_mib=300", "steps=20"))
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:
-        pytest.skip(f"no kernel limit can be set here: {doc['guard']['cgroup_trouble']}")
+        pytest.skip(f"the kernel enforces no limit: {doc['guard']['cgroup_trouble']}")
     if result.returncode == 0 and "SwapTotal:              0 kB" not in open("/proc/meminfo").read():
-        pytest.skip("the job went into swap, which its cgroup does not count here")
+        pytest.skip("the job was swapped out, and its cgroup does not limit swap")
     assert result.returncode == 128 + signal.SIGKILL
     assert doc["end"]["cause_kind"] == "cgroup out of memory"
     assert doc["end"]["cause"] == ("killed by the kernel: the job's cgroup ran out of memory "
@@ -298,7 +299,7 @@ def test_oom_kill_in_the_job_cgroup_is_reported_as_the_end_cause(guarded):
 # ---- processes that cannot be killed ----
 
 class Freezer:
-    """Returns a v1 freezer group, in which SIGKILL does not end a frozen process."""
+    """A cgroup v1 freezer, in which SIGKILL does not end a frozen process."""
 
     def __init__(self):
         self.path = pathlib.Path("/sys/fs/cgroup/freezer") / f"test-{uuid.uuid4().hex}"
@@ -324,7 +325,7 @@ def freezer():
     try:
         group = Freezer()
     except OSError as error:
-        pytest.skip(f"no v1 freezer here: {error}")
+        pytest.skip(f"no cgroup v1 freezer: {error}")
     yield group
     group.remove()
 
@@ -335,8 +336,7 @@ def cpu_s(pid):
 
 
 def share_of_cpu(pid, seconds=1):
-    """Returns the share of a CPU that a process uses; on a busy machine it can be less, but not
-    more."""
+    """Returns the CPU use of a process, as a fraction of one CPU. A busy machine can only lower it."""
     began_s, cpu_before = time.monotonic(), cpu_s(pid)
     time.sleep(seconds)
     return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)

@@ -1,5 +1,5 @@
-"""Tests that --limit applies to every process of the job, including children that are not
-measured yet and processes that left the job's cgroup."""
+"""Tests that --limit applies to every process of the job: also to children not yet measured, and to processes that left
+the job's cgroup."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ import cgroups  # noqa: E402  pylint: disable=wrong-import-position
 
 STOPPED = 124
 
-# Sixteen children run at a time with 320 MiB in total. Each allocates at once and exits within a
-# second, before unique memory is normally measured.
+# Runs sixteen children at a time, 320 MiB in total. Each allocates at once and exits within a second, usually before
+# ebb measures its unique memory.
 GENERATIONS = """
 import mmap, os, time
 POPULATE = 0x8000
@@ -31,8 +31,8 @@ for _ in range(20):
         os.wait()
 """
 
-# All processes share memory by fork and have some memory of their own: 160 MiB if shared pages
-# count once, 1.3 GiB as a plain sum.
+# All processes inherit memory by fork and own some memory each: 160 MiB in total if shared pages are included once, 1.3
+# GiB if they are included for each process.
 SHARED = """
 import mmap, os, subprocess, time
 memory = mmap.mmap(-1, 120 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -49,7 +49,7 @@ for _ in range(3):
         os.wait()
 """
 
-# A process and its child map 300 MiB of a file, which the kernel can drop.
+# A process and its child map a file of 300 MiB, whose pages the kernel can reclaim.
 MAPS_A_FILE = """
 import mmap, os, time
 with open("file", "wb+") as file:
@@ -68,7 +68,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# A process and its child map 300 MiB of shared memory, which the kernel cannot drop.
+# A process and its child use 300 MiB of shared memory, which the kernel cannot reclaim.
 SHARES = """
 import mmap, time
 memory = mmap.mmap(-1, 300 << 20)
@@ -123,7 +123,7 @@ def is_on_disk(folder):
 
 def test_limit_without_cgroup_excludes_mapped_files(guarded):
     if not is_on_disk(guarded.folder):
-        pytest.skip("files here are memory")
+        pytest.skip("files in this folder are kept in memory")
     result = guarded.run("--no-cgroup", "--limit", "200M", "--", PYTHON, "-c", MAPS_A_FILE)
     assert result.returncode == 0, result.stderr
     assert acts(guarded.facts()) == []
@@ -139,11 +139,11 @@ def test_limit_applies_to_a_job_that_left_its_cgroup(guarded):
     places = [folder for folder, _ in cgroups.places()
               if os.access(f"{folder}/cgroup.procs", os.W_OK)]
     if not places:
-        pytest.skip("there is no other cgroup that the job could go to")
+        pytest.skip("no other cgroup is writable")
     result = guarded.run("--limit", "200M", "--", PYTHON, "-c", LEAVES, places[0])
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:
-        pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
+        pytest.skip(f"no memory cgroup: {doc['guard']['cgroup_trouble']}")
     assert result.returncode == STOPPED, result.stderr
     assert doc["end"]["cause_kind"] == "guard"
     assert "has left the job's cgroup" in result.stderr
@@ -153,6 +153,6 @@ def test_move_into_a_child_cgroup_is_not_reported_as_leaving(guarded):
     result = guarded.run("--limit", "200M", "--", PYTHON, "-c", DIVIDES, ROOT / "bench" / "guard")
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:
-        pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
+        pytest.skip(f"no memory cgroup: {doc['guard']['cgroup_trouble']}")
     assert result.returncode == 0, result.stderr
     assert "has left" not in result.stderr

@@ -1,5 +1,5 @@
-"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory: the kernel would not kill
-them. bench/guard/lived.py has the programs and runs them in a cgroup without ebb."""
+"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory, because the kernel would not
+kill them either. The programs are in bench/guard/lived.py, which runs them in a cgroup without ebb."""
 
 import os
 import sys
@@ -17,9 +17,10 @@ LIMIT = 64 << 20
 
 
 def needs_cgroup(doc):
-    """Without a cgroup only the sum of RSS is known, and no kernel limit would kill the job."""
+    """Skips the test if the job has no memory cgroup: only the sum of RSS is known then, and the kernel enforces no
+    limit."""
     if not doc["guard"]["kernel_limit"]:
-        pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
+        pytest.skip(f"no memory cgroup: {doc['guard']['cgroup_trouble']}")
 
 
 @pytest.mark.parametrize("name", [

@@ -1,4 +1,5 @@
-"""Tests `ebb heap` on runs of `ebb run`: the leaking line, selection by step and by name, and every format."""
+"""Tests `ebb heap` on recorded and running jobs: the leaking line, selection by step and by name, and every output
+format."""
 
 import gzip
 import json
@@ -17,7 +18,7 @@ from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_libr
 pytestmark = needs_library
 
 LAST_STEP = 120
-KEPT = 1_500_000  # Nearly every allocation of this size is sampled.
+KEPT = 1_500_000  # Almost every allocation of this size is sampled.
 LEAKING = STEPS + f"""
 import time
 keep = []
@@ -35,7 +36,7 @@ for n in range(1, {LAST_STEP + 1}):
 
 
 class Recorded:
-    """Returns a finished job that leaked at one line."""
+    """A finished run of a job with one leaking line."""
 
     def __init__(self, folder):
         self.result, self.path = run_python(folder, LEAKING)
@@ -230,7 +231,7 @@ def test_heap_can_be_exported_in_every_format(leaked, tmp_path):
     assert str(leaked.path).encode() in text
 
 
-# ---- damage ----
+# ---- damaged files ----
 
 @pytest.fixture
 def copy(leaked, tmp_path):
@@ -277,7 +278,7 @@ def test_heap_is_shown_if_the_recording_is_damaged(copy, leaked):
     assert where(heap(copy)["rows"][0]) == (str(leaked.path), leaked.line)
 
 
-# ---- folders and processes without a heap ----
+# ---- folders and processes without a heap profile ----
 
 def test_heap_refuses_missing_folder(tmp_path):
     assert refused(run_ebb("heap", tmp_path / "none"),
@@ -385,7 +386,8 @@ for line in sys.stdin:
 
 
 class Living:
-    """This job allocates on request. The sampler misses one of its ten 80 MiB blocks only once in a million runs."""
+    """A running job that allocates blocks of 8 MiB on request. At this size the sampler misses a block only once in a
+    million runs."""
 
     def __init__(self, folder):
         self.path = write(folder, LIVING)
@@ -420,10 +422,10 @@ def living(tmp_path):
 def test_heap_of_a_running_job_shows_current_memory(living):
     for round in range(1, 4):
         living.leak(10)
-        # The heap history gets at most one reading per second.
+        # At most one snapshot per second is added to the heap history.
         wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
         assert 70 * round <= living.held(living.pid) <= 90 * round
-    assert 210 <= living.held(living.job.pid) <= 270  # The pid of a launcher refers to its job.
+    assert 210 <= living.held(living.job.pid) <= 270  # The pid of `ebb run` selects its job.
     living.end()
     assert 210 <= living.held(living.run) <= 270
 
@@ -449,7 +451,7 @@ def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
 
 def test_heap_shows_the_last_saved_state_if_the_supervisor_hangs(living, tmp_path):
     living.leak(10)
-    # The heap history gets at most one reading per second.
+    # At most one snapshot per second is added to the heap history.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")
     stopped = json.loads((living.run / "run.json").read_text())
     shutil.copytree(living.run, tmp_path / "copy")

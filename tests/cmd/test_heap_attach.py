@@ -1,4 +1,4 @@
-"""Tests the profiler in a process that loads the profiler's library at run time, not by LD_PRELOAD."""
+"""Tests the heap profiler in processes that load its library at run time instead of by LD_PRELOAD."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ pytestmark = [needs_library]
 
 
 def attaches(folder, way, count, *more):
-    """Runs the program and returns the numbers that it prints, by name."""
+    """Runs the test program and returns its printed values as a dict."""
     result = subprocess.run(
         [PROGRAMS / "attaches", way, LIBRARY, folder / "s", str(count), *more],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -28,7 +28,7 @@ def attaches(folder, way, count, *more):
 
 @pytest.fixture
 def short(tmp_path_factory):
-    """A folder whose path fits in the address of a socket."""
+    """A folder whose path is short enough for a socket address."""
     import tempfile
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield pathlib.Path(folder)

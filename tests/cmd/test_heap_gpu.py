@@ -1,5 +1,5 @@
-"""Tests GPU blocks that a simulated PyTorch allocator reports. The table must contain the blocks of each GPU, the real
-report functions must still be called, and no report may make the program fail."""
+"""Tests the sampling of GPU blocks with a simulated PyTorch allocator. The heap table must contain the blocks of each
+GPU, the original report functions must still be called, and no allocator report may crash the program."""
 
 import json
 import math
@@ -34,8 +34,8 @@ def receiver(tmp_path):
 
 
 def run(receiver, way, *more, copy="torch", preload=(LIBRARY,)):
-    """Returns the program's counts of live bytes, and of blocks and failures that were reported to the real functions,
-    and the program's tables."""
+    """Runs the test program. Returns the program's own counts (live bytes, and blocks and failures forwarded to the
+    original report functions) and its heap tables."""
     env = environment({"LD_PRELOAD": ":".join(map(str, preload)), "EBB_SOCKET": receiver.path,
                        "EBB_HEAP": heap_table.with_filters("")})
     done = subprocess.run([PROGRAMS / "gpus", library(copy), way, *more], env=env, stdout=subprocess.PIPE, text=True,
@@ -53,7 +53,7 @@ def gpu_samples(table):
 
 
 def gpu_of(table, sample):
-    """Returns the function in the outermost frame of the stack."""
+    """Returns the function name of the outermost frame."""
     word = table.stack(sample.site)[-1]
     assert word & ~0xFFFF == GPU_FRAME
     return word & 0xFFFF
@@ -115,8 +115,7 @@ def test_torch_library_with_unknown_symbols_is_not_hooked(receiver):
 
 
 def test_gpu_allocation_does_not_block_while_a_library_is_loading(receiver):
-    """The library's constructor holds the dynamic linker's lock until the GPU block is
-    allocated."""
+    """The constructor of the loading library holds the dynamic linker's lock until the GPU block is allocated."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
     assert lines[0] == f"{LARGE} 1 0"
     assert len(gpu_samples(table)) == 1
@@ -174,7 +173,7 @@ main()
 """
 
 
-# Two GPU requests fail, and the script continues and frees its memory.
+# Two GPU allocations fail; the script continues and frees its memory.
 CAUGHT = STANDIN + """
 def keep():
     return cuda.standin_malloc(SIZE, 0)
@@ -190,7 +189,7 @@ for step in range(60):
     time.sleep(0.05)
 """
 
-# The program allocates the same amount repeatedly while torch reserves more and more.
+# Allocates and frees the same amount in each step, while the memory that torch reserves grows.
 PIECES = STANDIN + """
 def forward(step):
     cuda.standin_reserve(SIZE * (4 + step), 0)
@@ -204,7 +203,7 @@ for step in range(100):
     time.sleep(0.05)
 """
 
-# torch counts GPU memory, but its report function has a name that ebb does not know.
+# This torch has a report function, but under a name that ebb does not know.
 UNKNOWN = STANDIN + """
 import types
 torch = types.ModuleType("torch")
@@ -219,8 +218,7 @@ for step in range(60):
 """
 
 
-# This job starts near the reserve of a limit of 8 GiB, grows by 2 MiB/step, and resumes from its
-# checkpoint.
+# Starts with little more than the reserve left of 8 GiB, grows by 2 MiB/step, and resumes from its checkpoint.
 NEARLY_FULL = STANDIN + """
 import pathlib
 saved = pathlib.Path("saved")
@@ -273,8 +271,8 @@ def test_summary_has_the_failed_gpu_allocation_with_a_fix(recorded):
 
 def test_summary_has_gpu_allocation_failures_the_job_survived(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
-    # The request fails between the marks of steps 20 and 21. On a busy machine, the time of mark 21 may be before the
-    # failure.
+    # The allocation fails between the marks of steps 20 and 21. On a busy machine, mark 21 may be timestamped before
+    # the failure.
     assert re.search("out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 2[01],", summary)
     assert "train.py:16 in ask" in summary
     assert "the line with the most memory at that time, 64 MiB: train.py:13 in keep()" in summary
@@ -285,7 +283,7 @@ def test_summary_has_gpu_allocation_failures_the_job_survived(tmp_path):
 
 def test_gpu_reserve_that_grows_at_constant_use_is_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
-    assert "leaking" not in summary  # On a busy machine the host's memory may be undecided.
+    assert "leaking" not in summary  # On a busy machine the verdict on host memory may be undecided.
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary
     diagnosis = json.loads(ebb("diagnose", "--json", folder).stdout)
     assert diagnosis["hypotheses"][0]["code"] == "gpu-fragmentation"
@@ -305,7 +303,7 @@ def test_guard_restarts_job_from_a_checkpoint_before_gpu_is_full(tmp_path):
     assert [e["act"] for e in first if e["act"] != "warn"] == ["ask", "checkpoint", "term"]
     assert all(e["gpu"] == 1 and e["why"].startswith("gpu 1: ") for e in first if e["act"] != "checkpoint")
     assert "guard: stopping the job: gpu 1: " in summary
-    # no checkpoint may be requested from a process of the previous segment
+    # no checkpoint may be requested from a process that the previous segment left
     assert "cannot request a checkpoint" not in summary
     for before, after in zip(run["segments"], run["segments"][1:]):
         assert "gpu 1: " in before["end"]["cause"] and "left of 8.00 GiB" in before["end"]["cause"]

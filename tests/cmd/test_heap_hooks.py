@@ -1,4 +1,4 @@
-"""Tests that programs under the preloaded library behave as they do alone, and that the table is
+"""Tests that programs behave the same with and without the preloaded heap library, and that the heap table is
 correct."""
 
 import math
@@ -16,13 +16,13 @@ BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).pare
 LIBRARY = BUILD / "libebb-heap.so"
 PROGRAMS = BUILD / "tests" / "heap_programs"
 MALLOC, NEW, MAP, SHARED, POOL = 0, 1, 2, 4, 5
-# Allowed error of an estimate in standard deviations. One of a hundred estimates exceeds five
-# standard deviations about once in 17,000 runs.
+# Accepted error of an estimate, in standard deviations. With about a hundred estimates per run, five would be exceeded
+# once in 17,000 runs.
 SURE = 7
 
 
 class Job:
-    """Runs a program under the hooks and collects its tables and those of its children."""
+    """Runs a program with the preloaded library; collects the heap tables of the program and its children."""
 
     def __init__(self, folder):
         self.receiver = heap_table.Receiver(folder)
@@ -38,8 +38,7 @@ class Job:
                               **options)
 
     def tables(self):
-        """Returns all tables received so far, in order; the process has exited, so there will be
-        no more."""
+        """Returns all heap tables received so far, in order. The process must have exited, so no more will arrive."""
         found = []
         while True:
             try:
@@ -68,7 +67,7 @@ def live_bytes(table, kind=None):
 
 
 def is_consistent(table):
-    """Returns whether every sample is live, ended or dropped."""
+    """Checks that the live samples are all samples minus those that ended or were dropped."""
     header = table.header()
     drops = header["drops"]
     gone = header["ends"] + drops["live"] + drops["thinned"] + drops["stale"]
@@ -109,8 +108,8 @@ def test_no_live_samples_remain_after_64_threads_free_all_blocks(job):
     assert result.stdout == "0\n"
     assert header["samples"] > 100
     assert is_consistent(table)
-    # 64 threads allocated and freed 4000 blocks of 10 KB each. A stale sample may be found only
-    # later, and memory that the C library keeps per thread may be sampled.
+    # 64 threads allocated and freed 4000 blocks of 10 KB each. Some stale samples are detected only later, and memory
+    # that malloc keeps per thread may be sampled.
     few = 3 * max((s.interval for s in table.live()), default=0)
     assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100 + few
 
@@ -163,7 +162,7 @@ def test_signal_handlers_on_small_stacks_may_allocate(job):
     table = job.table()
     assert is_consistent(table)
     assert table.header()["is_ended"]
-    # Other destructors run after the destructor of ebb's library. Memory that they free is recorded as freed.
+    # Destructors that run after that of ebb's library free memory; these frees must still be recorded.
     assert live_bytes(table, MAP) == 0
 
 
@@ -231,7 +230,7 @@ def test_allocation_by_a_custom_operator_new_is_counted_once(job):
         assert {s.kind for s in live} == {MALLOC, NEW}
         assert_near(live_bytes(table, NEW), 56 << 20, interval)
         assert_near(live_bytes(table, MALLOC), 16 << 20, interval)
-        # The allocator's operator new[] calls malloc, so the block is counted there and only once.
+        # operator new[] of this allocator calls malloc, so its block must be recorded only once, as a malloc block.
         assert {s.kind for s in live if s.size == 4096 + 16} == {MALLOC}
         assert table.header()["drops"]["stale"] == 0
         process.stdin.close()
@@ -239,14 +238,13 @@ def test_allocation_by_a_custom_operator_new_is_counted_once(job):
 
 
 def assert_near(estimate, truth, interval):
-    """Checks an estimate within the sampling error, for blocks small compared with the interval."""
+    """Checks that an estimate is within its sampling error. Valid if each block is much smaller than the interval."""
     deviation = math.sqrt(interval * truth)
     assert abs(estimate - truth) <= SURE * deviation, (estimate, truth, deviation)
 
 
 def site_names(table, sites, name):
-    """Maps call sites of the table to the function of the program called NAME that contains
-    them."""
+    """Maps each call site to the function in the program NAME that contains it."""
     module = 1 + next(i for i in range(table.header()["modules"])
                       if table.module_path(i).endswith("/" + name))
 
@@ -289,6 +287,6 @@ def test_estimated_bytes_of_each_call_site_are_close_to_the_truth(job):
 
 
 def size_variance(size, interval):
-    """The variance of the estimate for one block is s²·(1 − P)/P."""
+    """Returns the variance of the size estimate of one block, s²·(1 − P)/P with sampling probability P."""
     p = -math.expm1(-size / interval)
     return size * size * (1 - p) / p

@@ -1,5 +1,4 @@
-"""Tests that jobs of every kind end under `ebb run` as they do alone, and are profiled if
-possible."""
+"""Tests that jobs of many types exit in the same way with and without `ebb run`, and are profiled if possible."""
 
 import json
 import os
@@ -18,7 +17,7 @@ from heap_jobs import (LIBRARY, compiled, facts, heap, heap_files, held, line_of
 pytestmark = needs_library
 
 MIB = 1 << 20
-# This C program keeps 20 MiB in two allocations, each almost certainly sampled.
+# C code that keeps 20 MiB in two blocks, each almost certainly sampled.
 HOLDS = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +34,11 @@ static void hold(void)
 
 
 def near(bytes, mib):
-    """All blocks are large and therefore sampled, so the result is hardly random."""
+    """Compares within 20 %. All blocks are large and almost certainly sampled, so the estimates vary little."""
     return abs(bytes - mib * MIB) < mib * MIB * 0.2
 
 
-# ---- programs ----
+# ---- types of programs ----
 
 def test_heap_of_a_c_program_names_the_allocating_function(tmp_path):
     program = compiled(tmp_path, HOLDS + "int main(void) { hold(); return 7; }\n")
@@ -55,7 +54,7 @@ def test_unprofiled_static_program_gets_one_message(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
-    # The text must occur twice: as a message and in the JSON of the summary.
+    # The text occurs twice: in a message and in the JSON of the summary.
     assert result.stderr.count("statically linked") == 2
     doc = facts(result.run)["heap"]
     assert (doc["on"], doc["trouble"]) == (False, "the program is statically linked")
@@ -186,9 +185,9 @@ def test_job_with_strict_seccomp_filter_survives(tmp_path, when, way):
     program = compiled(tmp_path, SECCOMP)
     result = run_job(tmp_path, program, when, way)
     if result.returncode == 100:
-        pytest.skip("seccomp filters are not allowed here")
+        pytest.skip("this machine allows no seccomp filters")
     assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
-    assert len(heap_files(result.run)) == 1  # The heap table of this process was created before the seccomp filter.
+    assert len(heap_files(result.run)) == 1  # The heap table was created before the seccomp filter.
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 
@@ -197,7 +196,7 @@ def test_child_of_job_with_strict_seccomp_filter_survives(tmp_path, way):
     program = compiled(tmp_path, SECCOMP)
     result = run_job(tmp_path, "/bin/sh", "-c", f"{program} early {way}; exit $?")
     if result.returncode == 100:
-        pytest.skip("seccomp filters are not allowed here")
+        pytest.skip("this machine allows no seccomp filters")
     assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
     assert heap_files(result.run) == []
 
@@ -212,18 +211,18 @@ print("well", flush=True)
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may call chroot")
 def test_heap_of_a_job_in_a_chroot_names_the_allocating_line(tmp_path):
     (tmp_path / "empty").mkdir()
     path = write(tmp_path, CHROOT)
     result = run_job(tmp_path, PYTHON, path, tmp_path / "empty")
     if "PermissionError" in result.stderr:
-        pytest.skip("chroot is not allowed here")
+        pytest.skip("this machine does not allow chroot")
     assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
     assert near(held(heap(result.run), path, line_of(path, "# inside")), 20)
 
 
-# ---- ends ----
+# ---- how jobs end ----
 
 KILLED = """
 import os, signal
@@ -261,7 +260,7 @@ print("limit not kept")
 
 
 def own_cgroups():
-    """Returns the path of a memory cgroup below our own, and the names of its control files."""
+    """Yields the paths of the test's own memory cgroups, each with the control files to write."""
     limits = {"memory.limit_in_bytes": "120M", "memory.max": "120M", "memory.swap.max": "0"}
     for line in open("/proc/self/cgroup", encoding="ascii"):
         _, names, path = line.rstrip("\n").split(":", 2)
@@ -273,7 +272,7 @@ def own_cgroups():
 
 @pytest.fixture
 def small_cgroup():
-    """Creates a cgroup with a limit of 120 MiB, or skips the test."""
+    """Creates a cgroup with a limit of 120 MiB; skips the test if that fails."""
     for parent, limits in own_cgroups():
         folder = parent / f"ebb-test-{os.getpid()}"
         try:
@@ -291,7 +290,7 @@ def small_cgroup():
             pass
         finally:
             wait_for(lambda: remove(folder), "the cgroup to be empty")
-    pytest.skip("no cgroup with a limit can be made here")
+    pytest.skip("no cgroup with a memory limit can be created")
 
 
 def remove(folder):
@@ -306,13 +305,13 @@ def test_oom_killed_job_leaves_complete_heap_file(tmp_path, small_cgroup):
     path = write(tmp_path, OOM)
     result = run_job(tmp_path, PYTHON, path, small_cgroup / "cgroup.procs", flags=["--no-guard"])
     if "limit not kept" in result.stdout or "Error" in result.stderr:
-        pytest.skip("a limit of 120 MiB does not hold here")
+        pytest.skip("the kernel did not enforce the limit of 120 MiB")
     assert result.returncode == 128 + signal.SIGKILL, result.stderr
     assert 60 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 240 * MIB
 
 
 def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
-    # Without a cgroup, only the guard can kill the job. With one, the kernel might kill it first on a busy machine.
+    # With a cgroup, the kernel might kill the job before the guard does on a busy machine.
     result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
                                                     "--no-cgroup"])
     assert result.returncode == 124, result.stderr
@@ -324,7 +323,7 @@ def test_heap_history_is_readable_if_the_supervisor_was_killed(tmp_path):
     job = start_job(tmp_path, PYTHON, path)
     try:
         assert job.stdout.readline() == "ready\n"
-        # The heap history gets at most one reading per second.
+        # At most one snapshot per second is added to the heap history.
         wait_for(lambda: near(held(heap(tmp_path / "run"), path, 1), 20), "a reading of all of it")
         os.kill(facts(tmp_path / "run")["supervisor_pid"], signal.SIGKILL)
         job.communicate(timeout=PATIENCE_S)
@@ -367,7 +366,7 @@ def test_each_program_of_an_exec_chain_has_a_heap_history(tmp_path):
 
 
 def near_mib(file, path, folder):
-    """Returns the MiB of the line "# held" in a single history."""
+    """Returns the MiB allocated by the line marked "# held" in a single heap history."""
     alone = folder / f"only-{file.name}"
     alone.mkdir()
     shutil.copy(file, alone)

@@ -1,4 +1,4 @@
-"""Tests the probes of OpenTelemetry's contract in the preloaded library."""
+"""Tests the USDT probes of the preloaded library, which follow OpenTelemetry's conventions."""
 
 import math
 import platform
@@ -15,7 +15,7 @@ INTERVAL = 16384
 
 @pytest.fixture(scope="module")
 def notes():
-    """Returns the probes by name, as readelf shows them."""
+    """Returns the probes by name, parsed from the output of readelf."""
     if not shutil.which("readelf"):
         pytest.skip("readelf is not installed")
     text = subprocess.run(["readelf", "-nW", LIBRARY], stdout=subprocess.PIPE, text=True,
@@ -28,7 +28,7 @@ def notes():
 
 
 def section(name):
-    """Returns address and size of a section of the library."""
+    """Returns address and size of an ELF section of the library."""
     text = subprocess.run(["readelf", "-SW", LIBRARY], stdout=subprocess.PIPE, text=True,
                           check=True).stdout
     at, size = re.search(rf" {re.escape(name)} +\w+ +(\w+) \w+ (\w+) ", text).groups()
@@ -57,18 +57,17 @@ def test_usdt_listener_receives_sampled_allocations_and_frees(job, notes):  # no
                   settings=f"interval={INTERVAL}")
     assert run.returncode == 0, run
     truth, weight, squares, samples, ends, unknown, wrong, later = map(int, run.stdout.split())
-    # on other machines the test program only sets the semaphores
+    # elsewhere, the test program can set the semaphores but not receive probes
     if platform.machine() == "x86_64":
-        # While samples are frequent, the sampling interval grows, and so do the weights of samples.
+        # At high sample rates the sampling interval grows, and with it the weight of each sample.
         assert abs(weight - truth) <= SURE * math.sqrt(squares), (weight, truth, squares)
         assert samples == ends > 0
         assert (unknown, wrong) == (0, 0)
-    assert later == 0  # number of probes hit after the listener cleared the semaphores
+    assert later == 0  # number of probes hit after the listener has cleared the semaphores
 
 
 def test_unsampled_malloc_and_free_do_not_read_probe_semaphores(notes):
-    """Probes cost nothing for blocks that are not sampled: the functions for those blocks do not read the
-    semaphores."""
+    """Probes cost nothing for unsampled blocks: the functions on that path do not read the semaphores."""
     if not shutil.which("objdump") or platform.machine() != "x86_64":
         pytest.skip("objdump for x86_64 is not installed")
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", LIBRARY],
@@ -76,6 +75,6 @@ def test_unsampled_malloc_and_free_do_not_read_probe_semaphores(notes):
     functions = dict(re.findall(r"^[0-9a-f]+ <([^>]+)>:\n(.*?)(?:\n\n|\Z)", text, re.S | re.M))
     readers = {name for name, code in functions.items()
                for probe in notes.values() if f"# {int(probe['semaphore'], 0):x} " in code}
-    assert readers  # checks that the pattern finds functions that do read a semaphore
+    assert readers  # the pattern must find the functions that do read a semaphore
     assert not readers & {"malloc", "free", "calloc", "realloc"}
     assert {"malloc", "free"} <= set(functions)

@@ -11,7 +11,7 @@ from heap_jobs import STEPS, heap, line_of, needs_library, run_job, write
 pytestmark = needs_library
 
 PARTS = 20
-# This installed package allocates at many lines, none of which is large.
+# This package allocates at many lines, each of which allocates little.
 LIBRARY = "kept = []\n" + "".join(
     f"def part_{i}():\n    kept.append(bytearray(1 << 18))\n" for i in range(PARTS)) + f"""
 def figure():
@@ -45,7 +45,7 @@ def installed(folder):
 
 
 def run_with(folder, *command, path=()):
-    """Runs a job with the package; every MiB is almost certainly sampled."""
+    """Runs a job that uses the package. Every MiB is almost certainly sampled."""
     packages = installed(folder)
     result = run_job(folder, *command, flags=["--heap-interval", "64KiB"],
                      env={"PYTHONPATH": os.pathsep.join([str(packages), *map(str, path)])})
@@ -72,7 +72,7 @@ def test_library_lines_called_by_one_user_function_share_a_heap_row(drawn):
     assert own["function"].endswith("on_evaluate") and own["own"]
     assert (own["file"], own["line"]) == (str(drawn.path), line_of(drawn.path, "# DRAWS"))
     assert [frame["function"] for frame in first["callers"]] == ["evaluate", "main"]
-    # With few samples, one line may be missing.
+    # With few samples, a line may be missing.
     assert PARTS / 2 < first["place_count"] <= PARTS and len(places) == 3
     for frame in (first["where"], *(place["where"] for place in places)):
         assert frame["file"].startswith(str(drawn.packages)) and not frame["own"]
@@ -121,7 +121,7 @@ def test_heap_exports_have_complete_stacks(drawn):
             assert calls == sorted(calls), stack
 
 
-# ---- ways to call the library ----
+# ---- ways to run user code ----
 
 DECORATED = """
 import functools
@@ -169,7 +169,7 @@ def call():
     thread.start()
     thread.join()
 """
-# The program exits without freeing its memory.
+# The program exits without freeing its memory, so the final heap contains it.
 CALLED = "import os, plots\nkept = []\n{}\nfor _ in range(10):\n    call()\nos._exit(0)\n"
 
 

@@ -1,4 +1,4 @@
-"""Tests that `ebb run` does not break programs with which a preloaded library could interfere."""
+"""Tests that `ebb run` does not break programs that conflict with a preloaded library."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def run(tmp_path):
 def compiled(folder, text, *flags, suffix=".c"):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
-        pytest.skip("no C compiler")
+        pytest.skip("no C compiler is installed")
     source = folder / f"program{suffix}"
     source.write_text(text)
     program = folder / "program"
@@ -69,11 +69,11 @@ def test_program_built_with_sanitizers_runs_as_job_or_as_child(run, tmp_path, ki
     program = compiled(tmp_path, SANITIZED, "-O0", "-g", f"-fsanitize={kind}")
     child = run("/bin/sh", "-c", f"{program}; exit $?", options=("--no-record",))
     if "ThreadSanitizer: unexpected memory mapping" in child.stderr:
-        pytest.skip("here it starts at some addresses only")
+        pytest.skip("does not start at every load address on this machine")
     assert (child.returncode, child.stdout, child.stderr) == (0, "done\n", "")
     itself = run(program)
     if "ThreadSanitizer: unexpected memory mapping" in itself.stderr:
-        pytest.skip("here it starts at some addresses only")
+        pytest.skip("does not start at every load address on this machine")
     assert (itself.returncode, itself.stdout) == (0, "done\n")
     heap = json.loads((tmp_path / "run" / "run.json").read_text())["heap"]
     if kind == "undefined":
@@ -98,7 +98,7 @@ def test_program_with_a_seccomp_filter_that_kills_is_not_profiled(run):
     plain = subprocess.run([PROGRAMS / "sandboxed"], env=environment({}), capture_output=True,
                            text=True, timeout=4 * PATIENCE_S)
     if plain.returncode == 77:
-        pytest.skip("no filters of system calls here")
+        pytest.skip("this machine allows no seccomp filters")
     result = run(PROGRAMS / "sandboxed")
     assert (plain.returncode, plain.stdout) == (0, "done\n")
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")

@@ -1,5 +1,5 @@
-"""Tests Python under the preloaded library: exact stacks, small objects and forks.
-EBB_TEST_PYTHONS has the interpreters to use, separated by colons."""
+"""Tests Python programs under the preloaded library: exact stacks, small objects and forks. EBB_TEST_PYTHONS is a
+colon-separated list of interpreters."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def receiver(open_folder):
 
 
 class Profiled:
-    """Runs a Python program under the preloaded library until it has printed its first line. The program then waits for
+    """Starts a Python program under the preloaded library and reads its first line. The program then waits for
     input."""
 
     def __init__(self, receiver, python, *arguments, **variables):
@@ -64,7 +64,8 @@ class Profiled:
 
 
 def stacks_by_size(table, python, least):
-    """Returns (file, name, line), innermost first, of the samples of at least LEAST bytes."""
+    """Returns the stacks, as tuples of (file, function, line) with the innermost frame first, of the samples of at
+    least LEAST bytes."""
     samples = [sample for sample in table.live() if sample.size >= least]
     stacks = table.python_stacks(python, {sample.site for sample in samples})
     return {sample.size: stacks[sample.site] for sample in samples}
@@ -75,7 +76,7 @@ def weight(sample):
 
 
 def deviation(samples):
-    """Returns the standard deviation of the sum of the samples' weights."""
+    """Returns the standard deviation of the summed weights of the samples."""
     return math.sqrt(sum(weight(s) ** 2 * math.exp(-s.size / s.interval) for s in samples))
 
 
@@ -85,8 +86,7 @@ def test_python_stacks_have_exact_file_function_and_line(receiver, python):
         wanted = {int(size): list(map(tuple, stack)) for size, stack in printed.items()}
         assert job.table.header()["python_state"] == "ok"
         found = stacks_by_size(job.table, python, min(wanted))
-        # After a pause of the machine there may be a burst of allocations, some of which are not
-        # sampled.
+        # After the machine was suspended or busy, a burst of allocations may exceed the sample rate.
         assert len(wanted) > 60 and len(found) > len(wanted) * 0.9
         for size, got in found.items():
             stack = wanted.get(size) or wanted[size - BYTES_HEADER]
@@ -124,7 +124,7 @@ def test_c_frames_keep_their_position_between_python_frames(receiver, python):
         assert first < second < last
         between = names[first + 1:second]
         assert any(name.startswith("libc.so") for name in between), names
-        # Interpreter frames between two Python functions are omitted.
+        # Interpreter frames between two Python functions are left out.
         assert not any(name.startswith(("python", "libpython")) for name in between), names
         assert last == second + 1
         assert job.end() == 0
@@ -202,7 +202,7 @@ def test_profiler_wraps_pymalloc_but_no_other_python_allocator(receiver, python,
         assert job.table.header()["python_state"] == "ok"
         samples = leaked(job, python)
         estimate = sum(map(weight, samples))
-        # With malloc each object is counted; with the debug pymalloc, its arenas are counted.
+        # With PYTHONMALLOC=malloc each object is sampled by malloc; with pymalloc_debug its arenas are sampled.
         arenas = [s for s in job.table.live() if s.kind == 2]
         counted = estimate if allocator == "malloc" else sum(map(weight, arenas))
         assert counted > int(job.line) / 3
@@ -220,11 +220,11 @@ sys.stdin.read()
 
 
 def test_memory_of_a_debug_pymalloc_is_counted_by_arenas(receiver, python):
-    # No allocation in this test is large enough to be certainly sampled.
+    # No allocation in this test is so large that it is certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        # The bound is a tenth of all arenas: three samples of the two dozen expected.
+        # The bound is a tenth of the arenas' total size: about two dozen samples are expected, and three suffice.
         assert sum(map(weight, arenas)) > 20e6
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0
@@ -392,7 +392,7 @@ def library_of(python):
 def test_python_embedded_in_a_program_is_profiled(receiver, python, tmp_path):
     library = library_of(python)
     if not shutil.which("cc") or not library:
-        pytest.skip("no compiler, or no library of this interpreter")
+        pytest.skip("the compiler or the interpreter's library is missing")
     (tmp_path / "host.c").write_text(HOST)
     host = str(tmp_path / "host")
     subprocess.run(["cc", "-o", host, str(tmp_path / "host.c"), "-ldl"], check=True)

@@ -1,4 +1,4 @@
-"""Tests help, manual page and completions, which all come from one table of options."""
+"""Tests help, manual page and completions, which are all generated from one table of options."""
 
 import fcntl
 import os
@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments):
         while chunk := os.read(ours, 65536):
             text += chunk
     except OSError:
-        pass  # Reading a closed terminal ends with EIO.
+        pass  # Reading from a closed terminal ends with EIO.
     os.close(ours)
     return text.decode().replace("\r", "")
 
@@ -131,7 +131,7 @@ def test_completions_offer_every_option_with_its_help(ebb):
 
 
 def complete(ebb, *words):
-    """Returns the completions that bash offers for the last of WORDS."""
+    """Returns bash's completions of the last of WORDS."""
     script = ebb("help", "--completions", "bash").stdout
     script += 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ebb; printf "%s\\n" "${COMPREPLY[@]}"\n'
     done = subprocess.run(["bash", "-c", script, "bash", binary(), *words[1:]], capture_output=True, text=True)
@@ -157,7 +157,7 @@ def test_bash_completes_commands_and_options_and_values(ebb):
     assert complete(ebb, "ebb", "help", "--completions", "") == ["bash", "zsh", "fish"]
     assert complete(ebb, "ebb", "help", "--completions", "=", "z") == ["zsh"]
     assert complete(ebb, "ebb", "help", "do") == ["doctor"]
-    assert complete(ebb, "ebb", "export", "-o", "x") == []  # bash itself completes file names.
+    assert complete(ebb, "ebb", "export", "-o", "x") == []  # bash completes file names itself
     assert "bash" in complete(ebb, "ebb", "run", "--", "bas")
 
 

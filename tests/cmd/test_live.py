@@ -1,4 +1,4 @@
-"""Tests the live stream: subscriptions, refused clients, and hostile clients."""
+"""Tests the live stream: subscriptions, refused connections, and hostile clients."""
 
 import contextlib
 import json
@@ -178,14 +178,14 @@ def test_rest_of_the_log_is_sent_when_the_job_ends(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
-        # In the test server all jobs share one log.
+        # All jobs of the test server share one log.
         server.do("log", id=2, text="said to be another's\n")
         server.job(1, "succeeded")
         assert viewer.message()["text"] == "said to be another's\n"
         assert viewer.message()["job"]["state"] == "succeeded"
 
 
-# ---- the protocol ----
+# ---- the WebSocket protocol ----
 
 def test_pings_are_answered_with_their_payload(server):
     with Viewer(server) as viewer:
@@ -282,10 +282,10 @@ def test_live_server_answers_other_viewers_after_random_bytes(server):
         wait_for(lambda: server.counts()["viewers"] == 1, "the others to be gone")
 
 
-# ---- viewers that do not read, and viewers that disconnect ----
+# ---- slow and unresponsive viewers ----
 
 def flood(server):
-    """Sends until the buffers of the sockets have been filled many times over."""
+    """Sends messages of many times the size of all socket buffers."""
     for i in range(40):
         server.do("live", id=1, times=50, message={"type": "sample", "text": "s" * 1000, "round": i})
         server.do("live", id=1, times=20, message={"type": "mark", "text": "m" * 1000, "round": i})
@@ -301,7 +301,7 @@ def test_slow_viewer_receives_newest_state_of_each_job(server):
         flood(server)
         server.job(3, "cancelled")
         server.do("removed", id=4)
-        server.counts()  # When the server answers this command, it has sent all earlier messages.
+        server.counts()  # The server has sent all earlier messages by the time it answers this command.
         newest, skipped, samples = {}, set(), 0
         while len(newest) < 100 or newest[3] != "cancelled" or newest[4] != "removed" or any(
                 value not in (39, "cancelled", "removed") for value in newest.values()):
@@ -331,7 +331,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         # AddressSanitizer keeps freed memory in quarantine.
         assert IS_SANITIZED or server.rss_bytes() - before < 20 * 256 * 1024 + (8 << 20)
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
-        # A viewer that starts to read later finds its connection closed.
+        # A viewer that only now starts to read finds its connection closed.
         wait_for(lambda: all_closed(server), "them to be closed")
         assert idle[0].closed() == (1013, "the client has not read for too long")
         for viewer in idle:
@@ -340,7 +340,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
 
 
 def all_closed(server):
-    """Returns whether no viewer receives messages any more."""
+    """Returns whether the server sends messages to no viewer any more."""
     before = server.counts()["messages"]
     server.job(1, "running")
     return server.counts()["messages"] == before
@@ -359,7 +359,7 @@ def test_viewer_that_does_not_answer_pings_is_closed():
 
 
 def silent_code(viewer):
-    """Returns the close code, if it has arrived."""
+    """Returns the close code, or None if no close frame has arrived."""
     viewer.socket.setblocking(False)
     try:
         viewer.more()

@@ -1,4 +1,4 @@
-"""Tests `ebb mark`, which sends one datagram or prints one error."""
+"""Tests `ebb mark`, which sends one datagram or prints one error message."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from commands import refused, refused_with
 
 @pytest.fixture
 def receiver():
-    """Returns a bound datagram socket whose path is short enough for an address."""
+    """Returns a datagram socket bound to a path short enough for a socket address."""
     with tempfile.TemporaryDirectory(prefix="ebb-", dir="/tmp") as folder:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
             s.bind(os.path.join(folder, "s"))

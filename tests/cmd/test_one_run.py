@@ -1,5 +1,5 @@
-"""Tests that baseline, growth, rate and peak of a job are the same in the summary, `ebb
-verdict`, run.json, the report and the API."""
+"""Tests that baseline, growth, rate and peak of a job are the same in the summary, `ebb verdict`, run.json, the report
+and the server's API."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ MIB = 1 << 20
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"([+-]?[\d.]+) (B|KiB|MiB|GiB)"
 
-# This job keeps 2 MiB of each step; before the first step it needs more memory than later.
+# Uses its peak memory before the first step, and then keeps 2 MiB per step.
 JOB = """
 import os, socket, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -36,17 +36,17 @@ for step in range(1, 61):
 
 
 def sizes(text):
-    """Returns the sizes in TEXT, in bytes."""
+    """Returns all sizes that occur in TEXT, in bytes."""
     return [float(number) * UNITS[unit] for number, unit in re.findall(SIZE, text)]
 
 
 def shown(bytes_):
-    """Returns a size as ebb prints it, with three digits."""
+    """Returns a value that matches a size printed by ebb with three significant digits."""
     return pytest.approx(bytes_, rel=0.006)
 
 
 def check_verdict(verdict, run):
-    """Checks that the verdict on the job has the numbers of run.json."""
+    """Checks that a verdict has the same values as run.json."""
     tree, said = run["tree"], verdict["tree"]
     assert tree["floor_bytes"] == said["floor_bytes"]
     assert tree["growth_bytes"] == said["floor_bytes"]["last"] - said["floor_bytes"]["first"] > 50 * MIB
@@ -55,7 +55,7 @@ def check_verdict(verdict, run):
 
 
 def check_run(folder):
-    """Checks the numbers that every command prints for the run in FOLDER; returns run.json."""
+    """Checks that every command prints the same values for the run in FOLDER; returns run.json."""
     run = json.loads((folder / "run.json").read_text())
     tree = run["tree"]
     check_verdict(run["verdict"], run)

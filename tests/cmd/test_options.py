@@ -1,4 +1,4 @@
-"""Tests that an invalid command line gives one error with the value, and the right exit status."""
+"""Tests that an invalid command line prints one error that names the value, and exits with the right status."""
 
 import os
 import subprocess
@@ -95,7 +95,7 @@ def test_error_with_a_long_argument_keeps_its_advice(ebb):
 def test_closed_output_pipe_ends_ebb_without_an_error():
     read, write = os.pipe()
     os.close(read)
-    # SIGPIPE is tested with its default action, and ignored as under nohup.
+    # SIGPIPE has its default action in the first run, and is ignored in the second, as under nohup.
     for restore in (True, False):
         result = subprocess.run([binary(), "help"], stdout=write, stderr=subprocess.PIPE,
                                 env=environment(), restore_signals=restore)

@@ -1,5 +1,5 @@
-"""Tests ebb's own memory with `ebb run --fail-on leak`: the server under requests and jobs, and the engine at a high
-rate. The first lines of each driver report every iteration as a step."""
+"""Tests with `ebb run --fail-on leak` that ebb's own memory does not grow: the server's under requests and jobs, and
+the engine's at a high sample rate. The drivers report each iteration as a step."""
 
 import json
 import sys
@@ -50,7 +50,7 @@ def test_memory_of_the_server_and_the_engine_does_not_grow(ebb, tmp_path, driver
     script = tmp_path / "driver.py"
     script.write_text(driver.format(folder=str(ROOT / "tests/cmd"), binary=binary(), steps=200,
                                     epoch=40))
-    # a fast machine takes the 200 steps in less than two seconds
+    # a fast machine finishes the 200 steps in less than two seconds
     result = ebb("run", "--fail-on", "leak", "-d", tmp_path / "run", "--no-heap", "--interval",
                  "50ms", "--", sys.executable, script, env={"EBB_BINARY": binary()})
     assert result.returncode == 0, result.stderr
@@ -58,5 +58,5 @@ def test_memory_of_the_server_and_the_engine_does_not_grow(ebb, tmp_path, driver
     assert run["marks"]["steps"] == 200
     judged = {p["name"]: p for p in run["verdict"]["processes"]}["ebb"]
     assert judged["leak"] is not True, judged
-    # The bound of 512 KiB is 22 bytes per request, or 2.6 KiB per sampled process.
+    # A leak of 22 bytes per request, or of 2.6 KiB per sampled process, would exceed the bound of 512 KiB.
     assert judged["floor_bytes"]["last"] - judged["floor_bytes"]["first"] <= 512 << 10, judged

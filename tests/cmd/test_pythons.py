@@ -1,5 +1,5 @@
-"""Tests every installed Python from 3.9 on: the package's marks arrive, and the profiler names
-the line. Versions that are not installed are skipped."""
+"""Tests every Python version from 3.9 on: the package's marks arrive, and the profiler names the leaking line. Versions
+that are not installed are skipped."""
 
 import json
 import os
@@ -22,14 +22,14 @@ for n in range(40):
 
 
 def find_python(version):
-    """Searches PATH for the interpreter, and then the folders of pyenv and uv. Returns the path of the interpreter
-    itself, not of a script that starts it."""
+    """Searches for the interpreter on PATH and in the folders of pyenv and uv. Returns the path of the interpreter
+    itself, not of a launcher script."""
     home = pathlib.Path.home()
     pattern = f"{version[:-1]}.*t" if version.endswith("t") else f"{version}.*[0-9]"
     managed = [*home.glob(f".pyenv/versions/{pattern}/bin/python"),
                *home.glob(f".local/share/uv/python/cpython-{version}*/bin/python{version}")]
     for path in [shutil.which(f"python{version}"), *map(str, managed)]:
-        # The shims that pyenv puts on PATH fail for inactive versions.
+        # pyenv puts launcher scripts on PATH, which fail for inactive versions.
         command = [path or "false", "-c", "import sys; print(sys.executable)"]
         found = subprocess.run(command, check=False, capture_output=True, text=True)
         if found.returncode == 0:
@@ -52,7 +52,7 @@ def test_run_with_each_python_version_has_marks_and_leaking_line(version, tmp_pa
     assert marks["last_step"] == 39
     heap = subprocess.run([ebb, "heap", "run"], check=False, cwd=tmp_path, capture_output=True, text=True)
     assert heap.returncode == 0, heap.stderr
-    # The frames of a free-threaded Python cannot be read (docs/reference/heap.md).
+    # Frames of free-threaded Python cannot be read (docs/reference/heap.md).
     if version.endswith("t"):
         assert "train.py:4" not in heap.stdout
     else:

@@ -1,5 +1,6 @@
-"""Tests ranks of several nodes whose shared folder is full, read-only, owned by another user, or hangs. The ranks are
-started with torchrun's variables. Whatever the folder does, the ranks finish with their own output and status."""
+"""Tests ranks on several nodes whose shared folder is full, read-only or owned by another user, or whose file server
+hangs. The ranks get the environment variables of torchrun. In all cases they finish with their own output and exit
+status."""
 
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 from commands import NOBODY, PATIENCE_S, PYTHON, binary, environment, wait_for
 from hanging import Hanging
 
-# This rank runs until the file stop appears in the folder of its first argument.
+# A rank that runs until the file "stop" exists in the folder named by its first argument.
 RANK = """
 import os, sys, time
 open(f"{sys.argv[1]}/ready." + os.environ["RANK"], "w").close()
@@ -26,7 +27,7 @@ sys.exit(int(sys.argv[2]))
 
 
 class Job:
-    """Two nodes with two ranks each, in the folder SHARED; their own files are in LOCAL."""
+    """Two nodes with two ranks each. Their working folder is SHARED; LOCAL contains files of the test."""
 
     def __init__(self, shared, local, status=0, env=None, **options):
         self.local, self.env = local, env or {}
@@ -42,7 +43,7 @@ class Job:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
     def end(self):
-        """Ends the ranks. Returns their standard error output."""
+        """Ends the ranks and returns their standard error."""
         (self.local / "stop").touch()
         texts = [rank.communicate(timeout=PATIENCE_S) for rank in self.ranks]
         assert [out for out, _ in texts] == ["finished\n"] * 4, texts
@@ -63,7 +64,8 @@ def local(tmp_path):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """Mounts a file system of some size. Only root can mount, and not in every container."""
+    """Returns a function that mounts a tmpfs with given options. Mounting requires root, and is not allowed in every
+    container."""
     made = tmp_path / "shared"
     made.mkdir()
 
@@ -117,7 +119,7 @@ def test_ranks_run_without_a_recording_in_a_read_only_folder(mounted, local):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
     """A file server that maps root to nobody refuses access in the same way."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # other users cannot enter pytest's folders
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # only the owner can enter pytest's folders
         shared, local = pathlib.Path(made), pathlib.Path(made, "local")
         local.mkdir()
         shared.chmod(0o755)
@@ -129,7 +131,7 @@ def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
 
 
 def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
-    """For the ranks, a stopped supervisor behaves like one that waits for a hanging file server."""
+    """Simulates supervisors that hang in a file system: SIGSTOP has the same effect for the ranks."""
     job = Job(tmp_path, local, status=3)
     wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
     pids = [node(tmp_path, number)["supervisor_pid"] for number in (0, 1)]
@@ -147,7 +149,8 @@ def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
 
 @pytest.mark.parametrize("who", [["ebb", "ebb-summary"], []])
 def test_ranks_keep_their_exit_status_while_the_shared_folder_hangs(tmp_path, local, who):
-    """Ranks print the summary. The folder hangs either only for them or also for their supervisors."""
+    """The ranks print the summary. Accesses to the folder hang either only in the ranks or also in their
+    supervisors."""
     shared, hanging = tmp_path / "shared", Hanging(tmp_path / "hangs")
     shared.mkdir()
     job = Job(shared, local, status=3, env=hanging.environment())

@@ -1,4 +1,4 @@
-"""Tests `ebb run -- ray start --head --block` with a real Ray: every worker is recorded, and the leaking worker is
+"""Tests `ebb run -- ray start --head --block` with a real Ray: each worker is recorded, and the leaking worker is
 named."""
 
 import json
@@ -18,9 +18,9 @@ SECONDS = 20
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """The run folder of a Ray node on which three actors worked."""
+    """The run folder of a Ray node on which three actors ran."""
     if IS_SANITIZED or not (CLUSTER / "bin" / "ray").exists():
-        pytest.skip("no Ray (scripts/setup.sh cluster)")
+        pytest.skip("Ray is not installed (scripts/setup.sh cluster)")
     folder = tmp_path_factory.mktemp("ray")
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Tests that `ebb export` writes everything that was recorded and reports damage."""
+"""Tests that `ebb export` writes all recorded data and reports damage."""
 
 import csv
 import io
@@ -68,7 +68,7 @@ def test_exported_table_equals_the_table_that_was_imported(ebb, recording):
                       for r in rows if r["rss_bytes"])
     rows = rows_of(exported(ebb, recording, "--csv"))
     assert values(rows) == values(rows_of(TABLE))
-    # A figure that was never read is empty, not zero.
+    # A value that was never sampled is exported as an empty field, not as 0.
     assert all(r["anon_bytes"] == "" for r in rows)
 
 

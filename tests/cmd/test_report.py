@@ -1,4 +1,5 @@
-"""Tests `ebb report`: page, text, Markdown, comparisons, and any content of a run folder."""
+"""Tests `ebb report`: its formats (HTML page, text, Markdown), comparisons of two runs, and hostile or damaged run
+folders."""
 
 import html
 import json
@@ -16,7 +17,7 @@ from commands import (PATIENCE_S, PYTHON, Readers, binary, environment, make_rec
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
 
-# This job has a hostile name, sends marks, and keeps argv[1] bytes of each step.
+# Sends marks with a hostile name, and keeps argv[1] bytes per step.
 JOB = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -59,7 +60,7 @@ def page_of(*arguments):
 
 
 def table(folder, rows, marks=None):
-    """Creates a recording from a table."""
+    """Creates a recording from the rows of a CSV table."""
     (folder / "table.csv").write_text("t,pid,rss_bytes\n" + "".join(rows))
     (folder / "marks.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks or []))
     make_recording(folder / "table.csv", folder / "trace.ebb", *[folder / "marks.jsonl"] * bool(marks))
@@ -71,10 +72,11 @@ def growing(count=200):
 
 
 def day_of(folder, ticks):
-    """Returns a recording of the first TICKS seconds of the simulated day, or skips the test."""
+    """Creates a recording of the first TICKS seconds of a simulated day of training; skips the test if the tool is
+    missing."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
     if not tool.exists():
-        pytest.skip("there is no tests/tools/day: the build had no cmocka")
+        pytest.skip("tests/tools/day was not built, because cmocka is missing")
     subprocess.run([tool, folder, str(ticks)], check=True, timeout=300)
     return folder
 
@@ -109,7 +111,7 @@ def test_report_page_escapes_markup_in_names(leak):
     page = page_of(leak)
     assert HOSTILE not in page and html.escape(HOSTILE) in page
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
-    if data:  # The page has data only if it was built with npm.
+    if data:  # The page contains the data only if the build had npm.
         assert not set("<>&") & set(data.group(1))
         assert json.loads(data.group(1))["phases"][0]["name"] == HOSTILE
     assert page.count("<script") == (2 if data else 0)
@@ -120,7 +122,7 @@ def test_report_opens_the_recording_once(leak):
     page_of(leak)
     names = readers.names()
     if names is None:
-        pytest.skip("no file can be watched here")
+        pytest.skip("this machine allows no inotify watch")
     assert names.count("trace.ebb") == 1
 
 
@@ -138,9 +140,9 @@ def test_report_page_of_a_full_day_is_smaller_than_2_mb(tmp_path):
     assert (data["guard_seen"], len(data["guard"]), data["processes_seen"]) == (288, 200, 108)
     assert {s["of"] for s in data["series"]} == {"job", "process", "machine", "gpu", "figure"}
     assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
-    # Evaluations cause short spikes during the day, and thinning the points must not lose them.
+    # Evaluations cause short spikes, which must survive the reduction to fewer points.
     main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
-    # The kernel's peak includes memory between two samples.
+    # The kernel's peak includes memory used between two samples.
     peak = next(p["peak_bytes"] for p in data["processes"] if p["pid"] == 4001)
     assert 0 <= peak - max(main["v"]) <= 5 * MIB
     assert "180 earlier actions" in page and "288 actions in all; the table lists the newest" in page
@@ -160,7 +162,7 @@ def test_report_page_of_a_day_with_many_processes_stays_small(tmp_path):
 def test_report_shows_a_repeated_event_once(tmp_path):
     rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
-    # The first event comes from the job, and the event after an evaluation comes from the package.
+    # The job sends the first epoch mark; after the evaluation, the Python package sends it again for the same step.
     for step in (10, 20, 30):
         marks += [{"t": step + 0.6, "kind": "epoch", "step": step}, {"t": step + 0.7, "kind": "eval", "step": step},
                   {"t": step + 4.5, "kind": "epoch", "step": step}]
@@ -203,11 +205,11 @@ def test_report_refuses_two_formats_at_once(leak):
                    "report: several formats given; use one of --text, --markdown and --json")
 
 
-# ---- two runs ----
+# ---- comparison of two runs ----
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Creates recordings of a leak of 1 MiB/step and of no leak, from tables."""
+    """Creates recordings from tables: one of a leak of 1 MiB/step and one without growth."""
     marks = [{"t": t, "kind": "step", "step": t} for t in range(600)]
     marks.insert(0, {"t": 0, "kind": "begin", "steps_per_epoch": 50})
     folders = [tmp_path_factory.mktemp("two") / name for name in ("before", "after")]
@@ -242,7 +244,7 @@ def test_swapping_the_compared_runs_turns_a_fix_into_a_regression(two):
 
 
 def recorded(folder, steps, rate, pass_steps=50):
-    """Creates a run of STEPS steps, one per second, that keeps RATE bytes of each."""
+    """Creates a run of STEPS steps, one per second, that keeps RATE bytes per step."""
     folder.mkdir()
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": pass_steps}]
     marks += [{"t": t, "kind": "step", "step": t} for t in range(1, steps + 1)]
@@ -250,8 +252,7 @@ def recorded(folder, steps, rate, pass_steps=50):
     return table(folder, rows, marks)
 
 
-# The columns are bytes kept per step and number of steps, before and after, and the expected
-# answer.
+# before and after: (bytes kept per step, number of steps).
 @pytest.mark.parametrize("before, after, answer, sentence", [
     ((MIB, 600), (0, 300), "fixed", "The fix worked: the first run was leaking, the second is "),
     ((MIB, 300), (0, 2000), "fixed", "The fix worked"),
@@ -275,7 +276,7 @@ def test_comparison_states_whether_growth_changed_between_runs(tmp_path, before,
 
 
 def late(folder, seconds, leaks_from):
-    """Creates a run without marks whose leak begins late."""
+    """Creates a run without marks whose leak begins after LEAKS_FROM seconds."""
     folder.mkdir()
     rows = [f"{t},7,{100 * MIB + max(t - leaks_from, 0) * MIB + t * 7919 % 4096}\n"
             for t in range(seconds)]
@@ -325,7 +326,7 @@ def test_report_of_a_run_without_marks_has_no_step_axis(tmp_path):
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
 def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     whole = (leak / "trace.ebb").read_bytes()
-    # A short run has only one sealed block. The file is cut inside this block, so that data is lost.
+    # A short run has a single sealed block. The file is cut inside this block, so that data is lost.
     block = whole.index(b"\x28\xb5\x2f\xfd")
     (tmp_path / "trace.ebb").write_bytes(whole[:block + int((len(whole) - block) * part)])
     (tmp_path / "run.json").write_text('{"state": "running", "name": "half"')
@@ -372,7 +373,7 @@ def test_report_error_names_the_newer_recording_version(leak, tmp_path):
     assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
 
 
-# Contains markup, a function call, a colour, a terminal title and right-to-left text.
+# Contains markup, a mention, escape sequences for colour and terminal title, and bidirectional control characters.
 NASTY = "<b>@x|`\x1b[7m\x1b]0;t\x07\u202eevil\u2066"
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NASTY_JOB = """
@@ -414,12 +415,12 @@ def test_report_makes_bidi_and_control_characters_visible(tmp_path):
     markup = page.split("<script")[0]
     assert "<b>@" not in markup and "&lt;b&gt;@x|`" in markup
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
-    if data:  # The page has data only if it was built with npm.
+    if data:  # The page contains the data only if the build had npm.
         names = list(strings_of(json.loads(data.group(1))))
         assert any("evil" in n for n in names) and not any(HARMFUL.search(n) for n in names)
     outside = "".join(markdown.split("```")[::2])
     assert "<b>" not in outside and not re.search(r"(^|\W)@\w", outside)
-    assert "| steps | 30 |" in markdown  # Each step was reported by two senders, but counts once.
+    assert "| steps | 30 |" in markdown  # Two senders reported each step; it is counted once.
 
 
 @pytest.mark.parametrize("content", ["", "[]", "7", "nonsense",

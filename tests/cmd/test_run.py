@@ -1,5 +1,5 @@
-"""Tests that a job under `ebb run` behaves as if started directly. Also tests its exit status, recording and
-cleanup."""
+"""Tests that a job behaves the same under `ebb run` as without ebb: streams, exit status, signals and cleanup. Also
+tests the recording."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def facts(folder):
     return json.loads((folder / "ebb-runs" / "latest" / "run.json").read_text())
 
 
-# ---- status and streams ----
+# ---- exit status and streams ----
 
 @pytest.mark.parametrize("code", [0, 1, 3, 42, 255])
 def test_run_exits_with_the_exit_status_of_the_job(tmp_path, ebb, code):
@@ -58,10 +58,10 @@ def test_first_seconds_of_a_job_are_sampled_more_often_by_default(tmp_path, ebb)
 
     for flags, most in ((), 6), (("--interval", "1s"), 1.01):
         assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
-        # A busy machine may skip samples, but rarely all samples of a second.
+        # A busy machine delays single samples, but rarely all samples of a second.
         assert (closest_five_s() < 1.5) == (flags == ())
         seen = facts(tmp_path)
-        # There are additional samples when processes start and exit.
+        # Process starts and exits cause additional samples.
         assert seen["cost"]["ticks"] < most * seen["duration_s"] + 5
 
 
@@ -113,7 +113,7 @@ def test_job_environment_gains_only_documented_variables(tmp_path):
     ours = json.loads(subprocess.check_output([binary(), "run", "-q", "--", *look], cwd=tmp_path,
                                               env=environment(), timeout=PATIENCE_S))
     added = {key for key in ours if ours[key] != plain.get(key)}
-    # EBB_HEAP contains the number of seccomp filters, which many containers install.
+    # EBB_HEAP is documented as well; it is set only if the heap is profiled.
     assert added - {"EBB_HEAP"} == {"EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_LIMIT_BYTES",
                                     "PYTHONPATH", "LD_PRELOAD"}
     assert not set(plain) - set(ours)
@@ -142,8 +142,7 @@ def test_job_has_its_own_session_and_process_group(tmp_path, ebb):
 # ---- the recording ----
 
 def test_spawned_processes_that_send_steps_are_recorded_as_ranks(tmp_path):
-    """Under torch.multiprocessing.spawn on the CPU, the command line of a rank looks like that
-    of a worker."""
+    """With torch.multiprocessing.spawn on a CPU, ranks have the command line of a worker process."""
     job = script(tmp_path, """
         import multiprocessing, os, socket, time
         def rank(index):
@@ -192,7 +191,7 @@ def test_spawned_processes_that_send_steps_are_recorded_as_ranks(tmp_path):
 
 
 def test_recorded_memory_equals_the_values_in_proc(tmp_path):
-    """The job is a pool of processes. Each prints its own statm while its memory is constant."""
+    """The job is a pool of processes. Each prints its RSS from /proc/self/statm while its memory is constant."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
         PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -270,7 +269,7 @@ def test_recording_of_a_flood_of_marks_stays_below_its_size_limit(tmp_path, ebb)
 
 
 def largest_peak(folder):
-    """Returns the largest peak of a process in the recording so far."""
+    """Returns the largest process peak recorded so far."""
     result = run_ebb("export", folder / "ebb-runs" / "latest", "--csv")
     rows = csv.DictReader(io.StringIO(result.stdout if result.returncode == 0 else ""))
     return max((int(row["peak_bytes"]) for row in rows if row["peak_bytes"]), default=0)
@@ -300,8 +299,7 @@ CHILDREN, EACH_MIB = 40, 8
 
 
 def brood(folder):
-    """The children of this job all use memory at the same time until a file appears, or only
-    briefly if the file already exists."""
+    """Returns a job whose children all hold memory until a file appears, or only briefly if the file already exists."""
     return script(folder, f"""
         import os, time
         ready, said = os.pipe()
@@ -335,11 +333,11 @@ def test_peak_of_short_lived_children_is_read_from_the_cgroup(tmp_path, ebb):
     result = ebb("run", "--interval", "1h", "--", PYTHON, brood(tmp_path), cwd=tmp_path)
     doc = facts(tmp_path)
     if doc["guard"]["cgroup_peak_bytes"] is None:
-        pytest.skip(f"no peak of the kernel here: {doc['guard']['cgroup_trouble']}")
+        pytest.skip(f"the kernel records no peak: {doc['guard']['cgroup_trouble']}")
     peak = doc["tree"]["peak_bytes"]
     assert result.returncode == 0 and CHILDREN * EACH_MIB << 20 <= peak
     assert doc["segments"][0]["peak_bytes"] == peak <= doc["guard"]["cgroup_peak_bytes"]
-    # A job with the suggested limit survives.
+    # A job whose limit is the suggested request must survive.
     again = ebb("run", "--limit", f"{doc['ask_bytes'] >> 20}M", "--", PYTHON, brood(tmp_path),
                 cwd=tmp_path)
     assert again.returncode == 0, again.stderr
@@ -348,7 +346,7 @@ def test_peak_of_short_lived_children_is_read_from_the_cgroup(tmp_path, ebb):
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
 def test_peak_without_a_cgroup_includes_all_processes_of_the_job(tmp_path, options):
     def all_sampled():
-        """Returns whether each child was sampled at its final size, within a page."""
+        """Returns whether a sample of each child has the child's final size, within 1 MiB."""
         seen = {}
         for o in recorded(tmp_path / "ebb-runs" / "latest"):
             if o["type"] == "sample":
@@ -424,7 +422,7 @@ def test_summary_has_the_documented_layout(tmp_path, ebb):
     assert ebb("run", "-q", "--", "true", cwd=tmp_path).stderr == ""
 
 
-# ---- ends ----
+# ---- ends of the job ----
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
 def test_job_is_ended_if_any_process_of_ebb_is_killed(tmp_path, victim):
@@ -487,7 +485,7 @@ def test_signal_sent_while_the_job_starts_reaches_the_job(tmp_path):
 def test_full_disk_is_reported_once_and_job_continues(tmp_path, request):
     if os.geteuid() != 0 or subprocess.run(
             ["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("no right to mount a small file system")
+        pytest.skip("a small file system cannot be mounted on this machine")
     small = tmp_path / "small"
     small.mkdir()
     command = (f"mount -t tmpfs -o size=300k none '{small}' && cd '{small}' && "
@@ -664,8 +662,8 @@ def test_ctrl_c_on_terminal_interrupts_job_and_prints_summary(terminal, tmp_path
 
 
 def test_ctrl_z_suspends_job_and_ebb_until_fg_resumes_both(terminal, tmp_path):
-    # The job is a single process. If it was a shell, Ctrl-Z might stop its child before exec, and the shell would wait
-    # for this child instead of stopping.
+    # The job must be a single process. If it were a shell, Ctrl-Z could stop the shell's child before exec, and the
+    # shell would then wait for that child instead of stopping itself.
     (tmp_path / "loop.py").write_text("import os, time\nprint('begun', flush=True)\n"
                                       "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
                                       "print('finished')\n")

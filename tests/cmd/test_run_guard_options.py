@@ -1,5 +1,5 @@
-"""Tests that invalid options and config files of the guard give one error, exit status 125, and
-no job."""
+"""Tests that an invalid option or config file of the guard prints one error, exits with status 125, and starts no
+job."""
 
 import os
 
@@ -22,7 +22,7 @@ TAKEN = "cannot request a checkpoint; use a signal that the job handles, such as
 
 @pytest.fixture
 def job(ebb, tmp_path):
-    """Runs a job under ebb that creates a file; JOB.ran shows whether it ran."""
+    """Returns a function that runs a job under ebb. The job creates a file; job.ran() returns whether it exists."""
     folder = tmp_path / "job"
     folder.mkdir()
 
@@ -34,7 +34,7 @@ def job(ebb, tmp_path):
 
 
 def not_started(job):
-    """Returns True if neither a job was started nor a run folder created."""
+    """Returns whether neither a job nor a run folder was created."""
     return list(job.folder.iterdir()) == []
 
 

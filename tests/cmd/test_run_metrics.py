@@ -1,4 +1,4 @@
-"""Tests metrics of one job: --metrics and --metrics-file of `ebb run`."""
+"""Tests the metrics of one job: --metrics and --metrics-file of `ebb run`."""
 
 import http.client
 import os
@@ -15,7 +15,7 @@ SAMPLE = re.compile(r'^(ebb_[a-z_]+)\{job="(.*?)"(?:,verdict="[a-z]+")?\} \S+$')
 
 @pytest.fixture
 def job(tmp_path):
-    """Starts `ebb run` with the given options, and a command that waits for its input to end."""
+    """Starts `ebb run` with the given options, and a command that waits until its standard input is closed."""
     started = []
 
     def start(*options, env=None):
@@ -102,7 +102,7 @@ def test_metrics_file_has_the_metrics_and_is_removed_at_job_end(job, tmp_path):
     assert text.endswith("# EOF\n") and 'job="good"' in text
     assert oct(path.stat().st_mode & 0o444) == oct(0o444 & ~current_umask())
     process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1  # `read` exits with 1 when its input ends
+    assert process.returncode == 1  # the job's `read` exits with 1 at end of input
     assert list(tmp_path.iterdir()) == []
 
 

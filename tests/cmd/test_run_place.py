@@ -1,5 +1,5 @@
-"""Tests the paths that `ebb run` adds to PYTHONPATH and LD_PRELOAD. If ebb's own path has
-characters that are invalid there, a link replaces it while the job runs."""
+"""Tests the paths that `ebb run` adds to PYTHONPATH and LD_PRELOAD. If the path of ebb's installation contains a
+separator of these variables, ebb uses a symbolic link to it while the job runs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from heap_jobs import LIBRARY, facts, heap, needs_library, not_sanitized, where,
 
 pytestmark = needs_library
 
-# This program keeps 20 MiB. It can import ebb only through the shim, because ebb is not installed for its Python.
+# Keeps 20 MiB. Its import of ebb succeeds only through the shim, because ebb is not installed for its Python.
 HOLDS = """
     import ebb
     keep = bytes(20 << 20)
@@ -23,7 +23,7 @@ HOLDS = """
 
 @pytest.fixture
 def installed(tmp_path):
-    """Installs ebb in the folder NAME and returns the program."""
+    """Returns a function that installs ebb under the folder NAME and returns the path of the program."""
     def install(name):
         prefix = tmp_path / name
         for part in ("bin", "lib/ebb", "share/ebb/python"):
@@ -66,7 +66,7 @@ def test_nested_ebb_runs_add_each_search_path_only_once(tmp_path, installed):
 
 
 def test_job_is_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
-    spaced = open_folder / "t m p"  # The path must be short enough for a socket address.
+    spaced = open_folder / "t m p"  # A socket address limits the length of the path.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",
                  env={"XDG_RUNTIME_DIR": None, "TMPDIR": str(spaced)})

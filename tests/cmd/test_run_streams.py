@@ -1,5 +1,4 @@
-"""Tests `ebb run` with unusual terminals, pipes and limits: no output is lost, and nothing
-hangs."""
+"""Tests `ebb run` with unusual terminals, pipes and limits: no output is lost, and ebb does not hang."""
 
 import collections
 import fcntl
@@ -21,7 +20,7 @@ from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plai
 
 
 class OnTerminal:
-    """Runs a program on a terminal of the test and reads its output as it arrives."""
+    """Runs a program on a new pseudo-terminal and collects its output."""
 
     def __init__(self, arguments, cwd):
         self.pid, self.fd = pty.fork()
@@ -45,7 +44,7 @@ class OnTerminal:
         wait_for(lambda: (self.read(), text in self.shown)[1], f"{text!r} in {self.shown[-2000:]!r}")
 
     def wait_for_foreground(self):
-        """Waits until the shell has made the command the foreground job of the terminal."""
+        """Waits until the shell has given the terminal to the command's process group."""
         wait_for(lambda: (self.read(), os.tcgetpgrp(self.fd) != self.pid)[1], "the foreground")
 
     def type(self, text):
@@ -79,7 +78,7 @@ def run(*arguments, **options):
 # ---- terminals ----
 
 def test_short_job_on_a_terminal_is_recorded_with_its_exit_status(tmp_path):
-    """When a terminal closes, the kernel sends SIGHUP to the session leader; the job continues."""
+    """When a terminal is closed, the kernel sends SIGHUP to the session leader."""
     jobs = [(["true"], 0), (["sh", "-c", "echo hi; exit 3"], 3),
             ([PYTHON, "-c", "print(1)"], 0)]
     seen = collections.Counter()
@@ -157,7 +156,7 @@ def test_background_run_does_not_change_terminal_settings(shell, tmp_path):
 
 
 def test_two_overlapping_runs_restore_the_terminal_settings(tmp_path):
-    """The second run starts while the terminal is in raw mode, and ends last."""
+    """The second run starts while the first has put the terminal into raw mode, and ends after the first."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
                "def start(folder):\n"
@@ -197,11 +196,11 @@ def test_typed_keys_reach_the_job_when_its_output_is_piped(shell):
     shell.wait(b"SPRING TIDE")
 
 
-# ---- stop and continue ----
+# ---- stop and continue signals ----
 
 def start_waiting_job(folder):
-    """Runs a job that prints "fin" and exits once the file "go" exists; returns the client and
-    the job's pid."""
+    """Runs a job that waits for the file "go", prints "fin" and exits. Returns the `ebb run` process and the job's
+    pid."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", "r", "--", "sh", "-c",
                                 "echo $$ > pid.tmp; mv pid.tmp pid; while [ ! -e go ]; do "
                                 "sleep 0.05; done; echo fin"],
@@ -241,13 +240,13 @@ def test_run_ends_if_its_job_is_killed_while_stopped_by_a_signal(tmp_path):
 
 # ---- both streams to the same file ----
 
-# The job writes single lines, alternately to the two streams and without pauses.
+# Writes lines alternately to stdout and stderr, without pauses.
 IN_TURN = ("import os\n"
            "for i in range(1000):\n"
            "    os.write(1 + i % 2, b'line %d\\n' % i)\n")
 IN_ORDER = b"".join(b"line %d\n" % i for i in range(1000))
 
-# Two processes write lines of all lengths at the same time, each to one stream.
+# Two processes write lines of varying length at the same time, one to stdout and one to stderr.
 TWO_WRITERS = ("import os\n"
                "child = os.fork()\n"
                "fd, name = (2, b'b') if child == 0 else (1, b'a')\n"
@@ -303,7 +302,7 @@ def test_lines_of_separate_streams_are_not_split_in_the_log(tmp_path):
 
 
 def test_stdout_and_stderr_opened_separately_overwrite_each_other(tmp_path):
-    """As without ebb, the second stream overwrites the first."""
+    """The shell opened the file twice, so the second stream overwrites the first, also without ebb."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
         subprocess.run(["sh", "-c", f"{start}{job} >{name} 2>{name}"], cwd=tmp_path,
@@ -311,10 +310,10 @@ def test_stdout_and_stderr_opened_separately_overwrite_each_other(tmp_path):
         assert len((tmp_path / name).read_bytes()) == 6
 
 
-# ---- readers ----
+# ---- readers of the output ----
 
 def test_output_still_in_pipes_when_the_job_ends_is_delivered(tmp_path):
-    """The output does not fit into the user's pipe, but the job can exit, because ebb holds the rest."""
+    """The output exceeds the capacity of the reader's pipe. The job can exit because ebb buffers the rest."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],
                                env=environment(), stdout=subprocess.PIPE)
@@ -376,10 +375,10 @@ def test_job_exits_when_the_reader_of_stdout_or_stderr_is_gone(tmp_path, stream)
     assert process.wait(timeout=PATIENCE_S) in (9, 128 + signal.SIGPIPE)
 
 
-@pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
+@pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice requires Python 3.10")
 def test_pipe_lock_held_by_a_reader_does_not_block_the_supervisor(tmp_path):
-    """This reader blocks in splice(), because it writes to a terminal that was stopped by Ctrl-S. pv blocks in the same
-    way if a disk hangs."""
+    """The reader blocks in splice(), because it writes to a terminal stopped by Ctrl-S. pv blocks in the same way if
+    its disk hangs."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
     read, write = os.pipe()
@@ -429,10 +428,10 @@ def test_slow_output_reader_does_not_increase_the_memory_of_ebb_run(tmp_path):
     assert IS_SANITIZED or most < 16 << 20
 
 
-# ---- folder of the sockets ----
+# ---- folder of ebb's sockets ----
 
 def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
-    """All processes of ebb are killed at once, so none of them removes the folder."""
+    """All processes of ebb are killed at once, so none of them can remove the folder."""
     sockets = tmp_path / "tmp"
     sockets.mkdir()
     env = environment({"TMPDIR": str(sockets), "XDG_RUNTIME_DIR": None})
@@ -455,7 +454,7 @@ def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
     assert list(sockets.iterdir()) == []
 
 
-# ---- closed streams and small limits ----
+# ---- closed streams and low limits ----
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_standard_stream_closed_by_the_caller_is_closed_in_the_job(tmp_path, closed):

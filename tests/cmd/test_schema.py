@@ -1,4 +1,4 @@
-"""Tests the schema of `ebb show --json` against real output, and the JSON of `ebb explain`."""
+"""Tests that real output of `ebb show --json` follows its schema, and tests the JSON of `ebb explain`."""
 
 import json
 import signal
@@ -18,8 +18,8 @@ def is_of(value, name):
 
 
 def problems(value, schema, where="$"):
-    """Yields the violations of the part of JSON Schema that SCHEMA uses. Unlike other validators it
-    also refuses keys that the schema does not name."""
+    """Yields each violation of SCHEMA, which may use only a subset of JSON Schema. Unlike other validators, this one
+    also reports keys that SCHEMA does not define."""
     while "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     unknown = set(schema) - {"$schema", "$defs", "title", "description", "type", "properties",

@@ -1,5 +1,5 @@
-"""Tests the project's own scripts: the include table, setup without privileges, npm fetches,
-counts, and the output of a whole test run."""
+"""Tests the project's own scripts: the include table, setup without privileges, npm downloads, test counts, and the
+output of a whole test run."""
 
 import gzip
 import importlib.util
@@ -76,7 +76,7 @@ def test_include_table_lists_every_folder_of_src():
 
 
 def fake_path(folder, **programs):
-    """Returns a PATH with these fake programs and the few real ones that setup needs to inspect the system."""
+    """Returns a PATH that contains only these fake programs and the real tools that setup.sh needs."""
     folder.mkdir()
     for name, script in programs.items():
         path = folder / name.replace("_", "-")
@@ -97,7 +97,7 @@ def is_debian_like():
     return "debian" in text or "ubuntu" in text
 
 
-debian_only = pytest.mark.skipif(not is_debian_like(), reason="another distribution")
+debian_only = pytest.mark.skipif(not is_debian_like(), reason="not a Debian-like distribution")
 
 
 @debian_only
@@ -140,7 +140,7 @@ def test_setup_installs_packages_without_prompting(tmp_path):
     last = log.read_text().splitlines()[-1].split()
     assert last[0] == "noninteractive"
     assert {"-y", "install", "--no-install-recommends", "cmake"} <= set(last)
-    assert "not usable" in result.stderr  # The fake apt installed nothing, and setup noticed.
+    assert "not usable" in result.stderr  # The fake apt-get installed nothing, and setup.sh must detect that.
 
 
 @debian_only
@@ -154,7 +154,7 @@ def test_setup_does_not_install_snaps(tmp_path):
 
 
 def setup_python(folder, **changes):
-    """Sets up the Python environment without a reachable package index."""
+    """Runs the Python part of setup.sh with an unreachable package index."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "BUILD": str(folder / "build"),
            "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://127.0.0.1:9/", **changes}
     return subprocess.run(["/bin/bash", SCRIPTS / "setup.sh", "python"], capture_output=True,
@@ -180,7 +180,7 @@ def no_environment(result, folder, reason):
 
 def test_setup_skips_the_venv_if_the_package_index_is_unreachable(tmp_path):
     if importlib.util.find_spec("ensurepip") is None:
-        pytest.skip("this Python makes no virtual environments")
+        pytest.skip("this Python cannot create virtual environments")
     enough = with_stand_in(tmp_path, "df", DISK.format(1 << 20))
     result = setup_python(tmp_path, **enough)
     assert no_environment(result, tmp_path, "the package index cannot be reached")
@@ -195,7 +195,7 @@ def test_setup_skips_the_venv_if_the_package_index_is_unreachable(tmp_path):
 ])
 def test_setup_succeeds_with_a_warning_if_pip_install_fails(tmp_path, pip_says, reason):
     if importlib.util.find_spec("ensurepip") is None:
-        pytest.skip("this Python makes no virtual environments")
+        pytest.skip("this Python cannot create virtual environments")
     with_stand_in(tmp_path, "df", DISK.format(1 << 20))
     result = setup_python(tmp_path, **with_stand_in(
         tmp_path, "timeout", f"printf '%s\\n' '{pip_says}'; exit 1"))
@@ -370,7 +370,7 @@ STUBS = {
 
 @pytest.fixture
 def whole_run(tmp_path, monkeypatch):
-    """Runs run_tests.py with fake programs for building and testing."""
+    """Returns a function that runs run_tests.py with fake build and test programs."""
     for name, text in STUBS.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -421,7 +421,7 @@ def test_failing_build_configuration_fails_the_whole_test_run(whole_run, broken,
     assert whole_run(broken=broken) == (1, said)
 
 
-# The fake ctest fails test t either always, or only when t runs with all other tests (without -R).
+# The fake ctest lets test t fail unless it is rerun alone (with -R) and CONDITION is true.
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
 def test_failed_test_that_passes_when_rerun_alone_is_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
@@ -482,7 +482,7 @@ def test_thread_sanitizer_is_skipped_only_if_it_cannot_start(tmp_path, body, cod
 # ---- fuzz targets ----
 
 def fuzz(folder, *arguments, **targets):
-    """Runs fuzz.py with fake fuzz targets."""
+    """Runs fuzz.py with shell scripts as fuzz targets."""
     for name, text in targets.items():
         (folder / "corpus" / name).mkdir(parents=True)
         program = folder / f"fuzz_{name}"
@@ -524,11 +524,10 @@ def test_every_fuzz_target_has_seeds_and_a_line_in_the_readme():
         assert f"`{name}`" in readme, name
 
 
-# ---- npm fetches ----
+# ---- npm downloads ----
 
 def npm_that_fails(folder, times):
-    """Creates an npm that counts its calls, fails TIMES times to reach the registry, and then
-    succeeds."""
+    """Creates a fake npm that records its calls, reports a network error TIMES times, and then succeeds."""
     npm = folder / "npm"
     npm.write_text(f"""#!/bin/sh
 echo "$*" >> {folder}/calls
@@ -558,7 +557,7 @@ def test_npm_fetch_is_retried(tmp_path):
     npm = npm_that_fails(tmp_path, 2)
     result = fetch(tmp_path, npm)
     assert (result.returncode, result.stdout, calls(tmp_path)) == (0, "", 3)
-    # The npm packages are installed by now, so npm is not called again.
+    # The packages are already installed, so npm is not called again.
     assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3
 
 

@@ -1,5 +1,4 @@
-"""Tests the server's API with a Python client and with raw sockets: every path, permissions, and
-refused requests."""
+"""Tests the server's API with an HTTP client and with raw sockets: every path, permissions, and refused requests."""
 
 import contextlib
 import http.client
@@ -20,7 +19,7 @@ from commands import IS_SANITIZED, PATIENCE_S, ROOT, begun_early, plain, run_ebb
 from serving import fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"
-# libmicrohttpd 1.0 refuses invalid requests itself: with a page of its own, or by closing the connection.
+# libmicrohttpd 1.0 handles invalid requests itself: it sends its own error page or closes the connection.
 REFUSES_ITSELF = not subprocess.run(["pkg-config", "--modversion", "libmicrohttpd"], stdout=subprocess.PIPE, text=True,
                                     check=True).stdout.startswith("0.")
 
@@ -33,17 +32,17 @@ def server():
 
 @pytest.fixture(scope="module")
 def done(server):
-    """Returns one finished job, for tests that only read."""
+    """Returns a finished job for tests that do not change anything."""
     number = server.submit("sh", "-c", "echo first; sleep 0.5; echo second", name="done",
                            env={"COLOUR": "blue"})
     assert server.wait(number)["state"] == "succeeded"
     return number
 
 
-# ---- openapi.json describes the server ----
+# ---- openapi.json ----
 
 def fits(schema, value, schemas, where="$"):
-    """Raises unless VALUE matches SCHEMA, in the subset of JSON Schema that the document uses."""
+    """Raises an error unless VALUE matches SCHEMA. Supports the subset of JSON Schema that openapi.json uses."""
     if "$ref" in schema:
         return fits(schemas[schema["$ref"].rsplit("/", 1)[1]], value, schemas, where)
     if "anyOf" in schema:
@@ -80,7 +79,7 @@ def document(server):
 
 
 def checked(document, method, path, answer):
-    """Checks that the document describes the status and body of ANSWER to PATH."""
+    """Checks that openapi.json describes the status and body of ANSWER, the response to PATH."""
     operation = document["paths"][path][method.lower()]
     assert str(answer.status) in operation["responses"], (path, answer)
     content = operation["responses"][str(answer.status)].get("content", {})
@@ -122,7 +121,7 @@ def test_response_of_every_api_path_matches_openapi(server, done, document):
     assert ask("GET", f"{v1}/session").json() == {"write": True}
     assert ask("DELETE", f"{v1}/session").json() == {"write": False}
     ask("GET", "/metrics")
-    asked.add(("GET", f"{v1}/live"))  # This path is a WebSocket, which has its own tests.
+    asked.add(("GET", f"{v1}/live"))  # This path is a WebSocket and has its own tests.
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     assert asked == described
 
@@ -296,7 +295,7 @@ def test_samples_are_limited_to_the_requested_range(server, tmp_path):
         assert server.get(f"/jobs/{number}/samples?{query}").status == 400
 
 
-# ---- the log ----
+# ---- logs ----
 
 def test_log_requests_accept_a_range_or_a_tail_or_an_offset(server, done):
     def log(query="", **headers):
@@ -317,7 +316,7 @@ def test_log_requests_accept_a_range_or_a_tail_or_an_offset(server, done):
     assert log("?tail=5").body == b"cond\n" and log("?tail=5").headers["X-Log-Offset"] == "8"
     assert log("?tail=1000").body == b"first\nsecond\n"
     assert log("?offset=6").body == b"second\n"
-    # The job has ended, so there will be no more output.
+    # The job has ended, so no more output will follow.
     assert log("?offset=13&wait_s=60").body == b""
     for query in ("?tail=0", "?tail=x", "?offset=-1", "?wait_s=61", "?tail=9999999"):
         assert log(query).status == 400
@@ -388,7 +387,8 @@ def test_token_is_exchanged_for_session_cookie(server):
 
 
 def asked_with(server, headers, done):
-    """Returns the status of each request of a session: reads, the live stream, environment values, and changes."""
+    """Returns the HTTP status of each type of request made with these headers: reads, the live stream, environment
+    values, and changes."""
     websocket = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     paths = ("/session", "/jobs", f"/jobs/{done}", f"/jobs/{done}/log", f"/jobs/{done}/request", "/machine",
@@ -403,7 +403,7 @@ def asked_with(server, headers, done):
 
 
 def test_session_cookie_without_the_session_key_grants_no_access(server, done):
-    """A browser sends the cookie to every port of the host, including another user's server."""
+    """Browsers send a cookie to every port of a host, so another user's server could receive it."""
     answer, session = login(server, server.token)
     _, other = login(server, server.token)
     before = server.get("/jobs").json()["jobs"][0]["id"]
@@ -416,7 +416,7 @@ def test_session_cookie_without_the_session_key_grants_no_access(server, done):
                       headers={"Cookie": session["Cookie"]}).status == 200
     assert server.get("/jobs", token=None, headers={"X-Ebb-Key": session["X-Ebb-Key"]}).status == 401
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
-    # The session still exists after the requests without its key.
+    # Requests without the session key must not end the session.
     assert server.get("/jobs", token=None, headers=session).status == 200
 
 
@@ -453,9 +453,9 @@ def test_session_of_a_read_only_token_can_only_read(server):
 def test_wrong_tokens_are_rate_limited():
     with serving() as s:
         assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
-        # The server accepts one more wrong token every few seconds, so the loop tries repeatedly.
+        # The limit allows one more wrong token every few seconds, so a single refused request might not be observed.
         assert wait_for(lambda: login(s, "wrong")[0].status == 429, "wrong tokens to be refused")
-        assert login(s, s.token)[0].status == 200  # Wrong tokens cannot lock the owner out.
+        assert login(s, s.token)[0].status == 200  # Wrong tokens must not lock the owner out.
         assert s.get("/jobs").status == 200
         for body in ({}, {"token": 5}, {"token": None}):
             assert s.post("/session", body, token=None).status == 400
@@ -548,7 +548,7 @@ def test_list_of_jobs_with_large_job_requests_is_paged(server):
 
 
 def sip(sockets):
-    """Reads a little of the megabyte that the server sends to each socket."""
+    """Reads a small part of the megabyte that the server sends to each socket."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             s.recv(40 << 10, socket.MSG_DONTWAIT)
@@ -561,11 +561,11 @@ def test_unread_http_responses_use_bounded_memory(server):
     refused, sockets, sipped_s = 0, [], time.monotonic()
     with contextlib.ExitStack() as stack:
         while refused < 3 and len(sockets) < 100:
-            # A client that reads nothing at all is soon disconnected.
+            # Without any reads, the server would soon close the connection.
             if time.monotonic() - sipped_s > 5:
                 sip(sockets)
                 sipped_s = time.monotonic()
-            # A unix socket is used, because the kernel would buffer megabytes of the answer for a TCP socket.
+            # The kernel would buffer megabytes for a TCP socket, but not for a unix socket.
             s = stack.enter_context(socket.socket(socket.AF_UNIX))
             sockets.append(s)
             s.settimeout(PATIENCE_S)
@@ -761,7 +761,7 @@ def test_malformed_http_requests_are_refused(server, head):
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 ") or (REFUSES_ITSELF and not said), said
-    # The ambiguous request is also sent as the second one on a connection.
+    # The ambiguous request is also sent as the second one of a connection.
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
 
@@ -817,7 +817,7 @@ def nonsense(dice, good):
 
 
 def nonsense_at_once(server, requests):
-    """Sends each request on a new connection, all before the first answer is read."""
+    """Sends each request on its own connection; reads the responses only after all requests are sent."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port),
                                                                 timeout=PATIENCE_S)) for _ in requests]
@@ -831,7 +831,7 @@ def nonsense_at_once(server, requests):
 
 
 def test_random_bytes_get_an_error_or_a_closed_connection(server):
-    """Sends valid requests with bytes changed, cut or doubled, and noise, from a fixed seed. The server must
+    """Sends mutated valid requests (bytes changed, cut or repeated) and noise, from a fixed seed. The server must
     survive."""
     dice = random.Random(8)
     good = [b"GET /api/v1/jobs?limit=5 HTTP/1.1\r\n" + HOST + b"\r\n",
@@ -871,7 +871,7 @@ def test_number_of_waiting_requests_is_bounded(server):
             s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
             s.sendall(line)
             waiting.add(s)
-        # The server may answer the waiting requests in any order.
+        # The server may answer waiting requests in any order.
         while len(waiting) > 256 and time.monotonic() < give_up:
             for s in select.select(waiting, [], [], 1)[0]:
                 assert b" 429 " in hear(s, b"\r\n\r\n")
@@ -883,7 +883,7 @@ def test_number_of_waiting_requests_is_bounded(server):
 
 
 def asked_on(stack, server, path, token, more=b""):
-    """Opens a connection on which PATH has been requested."""
+    """Opens a connection and sends a request for PATH."""
     s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
     s.sendall(b"GET /api/v1" + path.encode() + b" HTTP/1.1\r\n" + HOST + more +
               b"Authorization: Bearer " + token.encode() + b"\r\n\r\n")
@@ -904,7 +904,7 @@ def test_waiting_read_only_clients_leave_slots_for_the_owner(server):
                 readers.remove(s)
         assert len(readers) == 128
         own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
-        # The waiting requests of other clients do not change the answer.
+        # Other clients' waiting requests must not affect this one.
         assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409
         assert select.select(own, [], [], 0)[0] == []
         server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
@@ -946,13 +946,13 @@ def test_owner_can_connect_if_others_hold_all_their_connections():
                 assert s.get("/health", unix=True).status == 200
             viewers = [asked_on(stack, s, "/live", s.token, upgrade) for _ in range(4)]
             assert all(b" 101 " in hear(viewer, b"\r\n\r\n") for viewer in viewers)
-        # The server notices only gradually that connections are closed.
+        # It takes a while until the server notices all closed connections.
         wait_for(lambda: s.get("/jobs", token=s.reader).status == 200, "a connection for a reader")
 
 
 def kept_by(server):
-    """Returns the server's descriptors, children, and anonymous memory. Other memory is not counted, because code may
-    be paged out and in."""
+    """Returns the server's numbers of descriptors and child processes, and its anonymous memory. File-backed memory is
+    excluded because code may be paged out and in."""
     pid = server.process.pid
     status = open(f"/proc/{pid}/status").read()
     children = open(f"/proc/{pid}/task/{pid}/children").read().split()
@@ -973,7 +973,7 @@ def test_server_memory_and_descriptors_are_constant_under_requests(server, done)
     wait_for(lambda: not server.get("/jobs?state=active").json()["jobs"], "the jobs of others to end")
     round_of_all(120)
     before = kept_by(server)
-    round_of_all(240 if IS_SANITIZED else 1200)  # memory is judged only without sanitizers
+    round_of_all(240 if IS_SANITIZED else 1200)  # sanitizers need too much memory themselves
     wait_for(lambda: kept_by(server)[0] <= before[0] + 2, "descriptors to go")
     wait_for(lambda: kept_by(server)[1] == 0, "children to go")
     # AddressSanitizer keeps freed memory in quarantine.
@@ -1038,7 +1038,7 @@ def test_token_file_readable_by_others_is_refused(tmp_path):
     *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
     ("link", "sessions"), ("link", "token")])
 def test_state_file_of_a_wrong_type_is_refused_at_server_start(tmp_path, kind, name):
-    """The server neither waits for a file of the wrong type nor overwrites it."""
+    """The server must neither block on such a file nor overwrite it."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
@@ -1118,7 +1118,7 @@ def test_server_stops_at_once_and_its_jobs_continue(tmp_path):
             waits.sendall(f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
                           f"Authorization: Bearer {s.token}\r\n\r\n".encode())
             assert s.get("/health").status == 200
-            s.process.send_signal(1)  # SIGHUP is harmless
+            s.process.send_signal(1)  # SIGHUP must not end the server
             assert s.get("/health").status == 200
             assert s.stop() == 0
             assert hear(waits) == b""
@@ -1153,7 +1153,7 @@ def test_full_disk_is_reported_until_space_is_free_again(tmp_path):
         s.wait(s.submit("true"))
         fill(folder / "filler")
         refused = None
-        for _ in range(200):  # Free pages of the database may still accept some jobs.
+        for _ in range(200):  # Free pages of the database may still hold a few jobs.
             answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
             if answer.status != 201:
                 refused = answer
@@ -1165,7 +1165,7 @@ def test_full_disk_is_reported_until_space_is_free_again(tmp_path):
 
 
 def drip(_folder):
-    """Sends headers and bodies one byte at a time until all connections are closed or a long time has passed; returns
+    """Sends headers and bodies one byte at a time, until all connections are closed or a time limit is reached. Returns
     the number of connections still open."""
     head = b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     with serving() as s, contextlib.ExitStack() as stack:

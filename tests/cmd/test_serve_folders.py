@@ -1,4 +1,5 @@
-"""Tests the folder runs/ of the server: each job gets a new folder there, and folders of the user are never removed."""
+"""Tests the server's runs/ folder: each job gets a new folder there, and folders that the server did not create are
+never removed."""
 
 import pytest
 

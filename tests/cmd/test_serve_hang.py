@@ -1,4 +1,4 @@
-"""Tests `ebb serve --executor slurm` while the shared folder with the run folders does not answer."""
+"""Tests `ebb serve --executor slurm` while accesses to the shared folder of run folders hang."""
 
 import concurrent.futures
 import contextlib
@@ -36,7 +36,7 @@ def serving_shared(slurm, hanging, tmp_path, *arguments):
 
 
 def waiting(tmp_path, name):
-    """A command that waits for the file NAME and counts how often it ran."""
+    """Returns a command that waits for the file NAME and appends to NAME.ran."""
     return ["sh", "-c", f"echo x >>{tmp_path}/{name}.ran; until test -e {tmp_path}/{name}; do sleep 0.05; done"]
 
 
@@ -55,7 +55,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         silent = wait_for(lambda: "has been unreachable since" in str(server.job(one)["reason"]) and server.job(one),
                           "the report of the folder")
         assert silent["state"] == "running"
-        (tmp_path / "one").touch()  # The job ends while the server cannot read its folder.
+        (tmp_path / "one").touch()  # The job ends while the server cannot read its run folder.
         (tmp_path / "two").touch()
         assert server.wait(two)["state"] == "succeeded"
         assert server.wait(server.submit("true"))["state"] == "succeeded"
@@ -186,7 +186,7 @@ def test_request_for_a_file_in_a_hanging_run_folder_is_refused(slurm, hanging, t
         job = server.submit("echo", "out", name="x")
         assert server.wait(job)["state"] in ENDED
         hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
-        # All requests wait at the same time, because the server gives up on each only after several seconds.
+        # All requests are sent at the same time, because each takes several seconds to time out.
         for refused in pool.map(lambda path: server.get(f"/jobs/{job}/{path}"), paths):
             assert refused.status == 503 and "is unreachable" in refused.message()
         answers(server)

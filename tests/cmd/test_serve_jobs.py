@@ -1,5 +1,5 @@
-"""Tests jobs of the server with the real `ebb run`: jobs in sequence, crashing jobs, jobs cancelled in each state, jobs
-continued by a restarted server, and a killed supervisor, sentinel or server."""
+"""Tests jobs of the server with the real `ebb run`: large and crashing jobs, cancellation in each state, restarts of
+the server during jobs, and a killed supervisor, sentinel or server."""
 
 import ctypes
 import json
@@ -72,12 +72,12 @@ def run_dir(server, number, name):
 
 
 def wait_for_run_json(server, number, name="sleep"):
-    """Waits until run.json on disk states that the job has ended."""
+    """Waits until the run.json file shows the end of the job."""
     path = run_dir(server, number, name) / "run.json"
     wait_for(lambda: path.exists() and '"state": "ended"' in path.read_text(), "the job's end")
 
 
-# ---- in sequence ----
+# ---- many jobs ----
 
 ALLOCATES = """
 import os, sys, time
@@ -90,7 +90,7 @@ SEEN = 150 << 20
 
 
 def run_large_job(server, go):
-    """Runs a job that ends once its memory has been sampled."""
+    """Runs a large job that ends once its memory was sampled."""
     number = server.submit(PYTHON, "-c", ALLOCATES, go, name="large")
     wait_for(lambda: ((server.job(number)["memory"] or {}).get("peak_bytes") or 0) > SEEN, "its memory")
     go.touch()
@@ -104,7 +104,7 @@ def test_server_memory_and_open_files_are_constant_over_large_jobs(server):
     server.wait(first)
     server.get("/jobs")
     rss, files = rss_bytes(pid), open_files(pid)
-    for i in range(3 if IS_SANITIZED else 10):  # memory is judged only without sanitizers
+    for i in range(3 if IS_SANITIZED else 10):  # sanitizers need too much memory themselves
         job = run_large_job(server, server.folder / f"go{i}")
         assert job["state"] == "succeeded", job
         assert job["memory"]["peak_bytes"] > SEEN
@@ -161,7 +161,7 @@ def test_crashing_job_does_not_affect_the_server_or_other_jobs(server):
     assert server.get("/health").json()["status"] == "ok"
 
 
-# ---- cancelling ----
+# ---- cancellation ----
 
 def test_running_job_has_no_verdict_before_its_first_samples(server):
     number = hold(server)
@@ -181,7 +181,7 @@ def test_cancelled_queued_job_never_runs(server):
 
 def test_starting_job_can_be_cancelled(server):
     number = server.submit("sleep", "600")
-    # The job may already be running when it is cancelled.
+    # The job may already run when it is cancelled.
     assert server.post(f"/jobs/{number}/cancel", {}).status == 202
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["reason"] == "by request"
@@ -200,7 +200,7 @@ def test_job_that_ignores_cancel_is_killed_after_the_grace_period(server):
 
 
 def test_job_inherits_the_original_resource_limits_of_the_server(server):
-    """The server raises its own limit of open files, but jobs get the original limit."""
+    """The server raises its own limit of open files; its jobs get the original limit."""
     ask = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     given = resource.getrlimit(resource.RLIMIT_NOFILE)
     server.stop()
@@ -216,13 +216,13 @@ def test_job_inherits_the_original_resource_limits_of_the_server(server):
     assert int(next(line for line in limits if "open files" in line).split()[3]) > 300
 
 
-# ---- a checkpoint ----
+# ---- checkpoints ----
 
 def test_checkpoint_request_is_refused_if_the_job_has_no_handler(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
-    def refusal():  # If the answer is late, the request is reported as accepted.
+    def refusal():  # If the supervisor answers late, the server reports the request as accepted.
         answer = server.post(f"/jobs/{number}/checkpoint", {})
         return answer if answer.status == 409 else None
 
@@ -254,7 +254,7 @@ WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
 
 
 def ended_on_a_full_disk(server, disk, status):
-    """Returns a job that ended on the full disk; only its supervisor knows how it ended."""
+    """Returns a job that ended while the disk was full, so that its end is not yet recorded on disk."""
     go = server.folder / "go"
     number = server.submit("sh", "-c", WAITS, "sh", go, status)
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the job")
@@ -329,7 +329,7 @@ while time.monotonic() < until:
 @pytest.mark.parametrize("state", ("starting", "running"))
 def test_supervisor_stopped_by_sigstop_repeatedly_is_resumed(server, state):
     go = server.folder / "go"
-    if state == "starting":  # The supervisor has usually not yet reported that the job runs.
+    if state == "starting":  # Usually, the supervisor has not yet reported that the job is running.
         go.touch()
     number = server.submit(PYTHON, "-c", STOPS, go)
     if state == "running":
@@ -341,14 +341,14 @@ def test_supervisor_stopped_by_sigstop_repeatedly_is_resumed(server, state):
 
 
 def in_a_debugger(_folder):
-    """Cancels a job whose supervisor is stopped, as in a debugger. Returns the signal that
-    killed the supervisor, the job's state, and whether its process has exited."""
+    """Cancels a job whose supervisor is stopped by ptrace, as in a debugger. Returns the signal that killed the
+    supervisor, the job's state, and whether the job's process has exited."""
     with serving(*OPTIONS) as server:
         number = hold(server)
         job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
-            pytest.skip("nobody may be traced here")
+            pytest.skip("ptrace is not allowed")
         assert os.WIFSTOPPED(os.waitpid(pid, WALL)[1])
         assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
         status = wait_for(lambda: os.waitpid(pid, WALL | os.WNOHANG)[1], "its death")
@@ -371,16 +371,16 @@ echo $$; wait
 
 
 def family(server):
-    """Starts a job of several processes: one in another session, one without ebb's environment variables, and one that
-    ignores SIGTERM. Returns the job's id and the pids of the processes."""
+    """Starts a job with processes that are hard to find or end: in another session, without ebb's environment
+    variables, or ignoring SIGTERM. Returns the job's id and the pids of its processes."""
     number = server.submit("sh", "-c", FAMILY, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
     return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
 
 
 def kill_both(server, number, before=lambda: None):
-    """Kills the supervisor and the sentinel, so that neither can end the job. BEFORE is called
-    when both are stopped."""
+    """Kills the supervisor and the sentinel in such a way that neither can end the job first. BEFORE is called while
+    both are stopped by SIGSTOP."""
     pids = [sentinel(server, number), supervisor(server, number)]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -422,7 +422,7 @@ def test_daemon_without_ebb_variables_is_found_by_its_cgroup(server):
     pid = int(server.get(f"/jobs/{number}/log").body)
     groups = server.get(f"/jobs/{number}/run").json()["cgroup"]
     if not groups:
-        pytest.skip("a job has no cgroup of its own here")
+        pytest.skip("jobs have no cgroup of their own on this machine")
     kill_both(server, number)
     assert server.wait(number)["state"] == "lost"
     assert is_gone(pid)
@@ -468,7 +468,7 @@ def test_restarted_server_reconnects_to_its_running_jobs(server):
 
 
 def sparks(server, number):
-    """Returns the intervals of the job's run time that contain a sample."""
+    """Returns the indices of the job's sparkline intervals that contain a sample."""
     return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
@@ -487,7 +487,7 @@ def test_memory_peak_reached_while_server_was_down_is_reported(server):
     wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
     assert sparks(server, number)[0] <= first  # On a busy machine the first sample may be late.
     assert server.wait(unseen)["state"] == "succeeded"
-    assert len(sparks(server, unseen)) >= 2  # Two intervals of the sparkline may have been merged.
+    assert len(sparks(server, unseen)) >= 2  # Pairs of sparkline intervals may have been merged.
 
 
 def test_server_continued_after_sigstop_notices_ended_jobs(server):
@@ -542,7 +542,7 @@ def test_flood_of_state_messages_is_rate_limited_in_the_server_log(server, tmp_p
     (tmp_path / "begin").touch()
     wait_for((tmp_path / "listens").exists, "the job to listen")
     server.stop()
-    server.start()  # The new server connects to the running job again.
+    server.start()  # The new server reconnects to the running job.
     wait_for(lambda: server.job(number)["reason"] == "look 1199", "the last state")
     (tmp_path / "end").touch()
     assert server.wait(number)["state"] == "succeeded"

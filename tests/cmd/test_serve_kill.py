@@ -1,5 +1,5 @@
-"""Tests that a server killed at random moments under load loses no accepted job and runs none
-twice. bench/serve/kill.py does this many more times."""
+"""Kills the server at random moments under load and tests that no accepted job is lost or run twice.
+bench/serve/kill.py repeats this many more times."""
 
 import importlib.util
 import os

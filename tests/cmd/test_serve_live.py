@@ -1,5 +1,4 @@
-"""Tests the live stream of a real server: permissions, and the messages about a job from start
-to end."""
+"""Tests the live stream of a real server: permissions, and the messages about a job from its start to its end."""
 
 import pytest
 
@@ -78,10 +77,10 @@ def test_viewer_receives_a_job_from_start_to_end(server, tmp_path):
                 text += got["text"]
             elif got["type"] == "sample":
                 assert got["id"] == number
-                if got["processes"]:  # No process is left once the job has ended.
+                if got["processes"]:  # A sample taken after the job's end has none.
                     (tmp_path / "go").touch()
         assert {"job", "log", "sample"} <= seen
-        # The last output is sent before the end of the job.
+        # All output is sent before the message about the job's end.
         assert text == "".join(f"line {i} \u00fc\n" for i in range(40))
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 

@@ -1,5 +1,4 @@
-"""Tests /metrics of the server and its use in contrib/ with promtool, and that all metric names
-exist."""
+"""Tests /metrics of the server with promtool, and that the files in contrib/ refer only to existing metrics."""
 
 import json
 import re
@@ -16,7 +15,7 @@ NAME = re.compile(r"\b((?:ebb|process)_[a-z_]+)\b")
 
 @pytest.fixture(scope="module")
 def metrics():
-    """Returns the text of /metrics after some jobs have ended, while one runs."""
+    """Returns the text of /metrics of a server with finished jobs and one running job."""
     with serving() as server:
         assert server.wait(server.submit("sh", "-c", "sleep 0.1", name="good"))["state"] == "succeeded"
         assert server.wait(server.submit("sh", "-c", "exit 3", name="bad"))["state"] == "failed"
@@ -99,7 +98,7 @@ def test_systemd_unit_in_contrib_is_valid(tmp_path):
     (tmp_path / "ebb.service").write_text(unit.replace("User=ebb\n", ""))
     result = subprocess.run(["systemd-analyze", "verify", "--man=no", str(tmp_path / "ebb.service")], text=True,
                             capture_output=True, env=environment())
-    # systemd before 254 ignores DelegateSubgroup, as the unit file says.
+    # systemd before 254 warns about DelegateSubgroup and ignores it.
     wrong = [line for line in (result.stdout + result.stderr).splitlines()
              if "ebb.service" in line and "DelegateSubgroup" not in line]
     assert not wrong, "\n".join(wrong)

@@ -1,5 +1,5 @@
-"""Tests `ebb serve --executor slurm` with fake commands of Slurm, which fail as the tests require. tests/slurm has the
-tests with a real Slurm."""
+"""Tests `ebb serve --executor slurm` with fake Slurm commands that can be made to fail. tests/slurm has the tests with
+a real Slurm."""
 
 import contextlib
 import importlib.util
@@ -28,7 +28,7 @@ def serving_slurm(slurm, *arguments):
 
 
 def marking(tmp_path, then=""):
-    """A command that appends a line to a file each time it runs."""
+    """Returns a command that appends a line to a file each time it runs."""
     return ["sh", "-c", f"echo x >>{tmp_path}/marks; {then}"]
 
 
@@ -38,7 +38,7 @@ def marks(tmp_path):
 
 
 def reason(server, job, text):
-    """Waits until the job's reason contains TEXT."""
+    """Waits until TEXT occurs in the reason shown for the job's state."""
     return wait_for(lambda: text in str(server.job(job)["reason"]) and server.job(job), f"the reason {text!r}")
 
 
@@ -46,7 +46,7 @@ def trouble(server):
     return " ".join(server.get("/health").json()["trouble"])
 
 
-# ---- a job ----
+# ---- jobs ----
 
 
 def test_job_request_is_translated_to_sbatch_options(slurm, tmp_path):

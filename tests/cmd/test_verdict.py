@@ -1,7 +1,6 @@
-"""Tests `ebb verdict`: words, exit statuses, JSON, tables of any kind, bad input, recordings of
-real runs, and equality of live and recorded verdicts. EBB_TRACES is the folder of recordings
-that are not in the repository (default ../shared/traces); tests that need a missing one are
-skipped."""
+"""Tests `ebb verdict`: words, exit statuses, JSON, tables of other tools, bad input, recordings of real runs, and
+equality of live and recorded verdicts. EBB_TRACES is the folder of recordings that are not in the repository (default:
+../shared/traces); tests whose recording is missing there are skipped."""
 
 import concurrent.futures
 import json
@@ -30,7 +29,7 @@ def needs(path):
 
 
 def verdict(path, *options):
-    """Returns the JSON verdict after checking its form and that the exit status matches it."""
+    """Returns the JSON verdict, after checking its keys and the exit status."""
     result = run_ebb("verdict", path, *options, "--json")
     assert result.stderr == "" and result.returncode in (0, 1, 3), result.stderr
     doc = json.loads(result.stdout)
@@ -53,7 +52,7 @@ def check_interval(value, keys):
 
 
 def check_one(one):
-    """Checks that every documented key exists; a missing value is null."""
+    """Checks that every documented key exists; unknown values are null."""
     assert one["leak"] is WORDS[one["verdict"]]
     assert 0 <= one["confidence"] <= 1
     check_interval(one["rate_bytes_per_min"], ["value", "low", "high"])
@@ -81,7 +80,7 @@ def ramp(seconds, per_second, start=300 * MIB):
     return [(t, start + int(per_second * t) + noise.randrange(MIB)) for t in range(seconds)]
 
 
-# ---- words and statuses ----
+# ---- verdict words and exit statuses ----
 
 def test_verdict_leaking_exits_with_1_and_has_rate_and_time_to_oom(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, MIB)), "--limit", "8G")
@@ -128,7 +127,7 @@ def test_csv_table_of_another_tool_is_read_with_units_and_groups(tmp_path):
     path = table(tmp_path / "g.csv", rows, "when,gpu,used")
     options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
     result = run_ebb("verdict", path, *options, "--json")
-    assert result.returncode == 1  # The groups are separate jobs, and the worst verdict decides.
+    assert result.returncode == 1  # Each group is a job of its own, and the worst verdict decides the exit status.
     doc = json.loads(result.stdout)
     assert doc["tree"] is None
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
@@ -202,7 +201,7 @@ def test_verdict_command_refuses_invalid_files_and_options(tmp_path, ebb):
     assert refused_with(ebb("verdict"), "verdict")
 
 
-# ---- bad input gives an answer or an error, never a crash ----
+# ---- bad input ----
 
 def test_empty_file_is_refused_and_empty_table_is_undecided(tmp_path, ebb):
     empty = tmp_path / "e.csv"
@@ -282,13 +281,14 @@ def test_memory_drop_at_process_exit_is_excluded_from_the_verdict(tmp_path):
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
     doc = verdict(table(tmp_path / "b.csv", rows + exits))
     assert (doc["verdict"], doc["samples"]) == ("leaking", 6000)
-    # With --until, the drop does not count as an exit, so its samples are used.
+    # With --until, the drop is not treated as an exit, so its samples are included.
     cut = verdict(tmp_path / "b.csv", "--until", 1201)
     assert cut["samples"] == 6006
 
 
 def test_samples_of_a_6_s_process_exit_are_excluded_from_verdict(tmp_path):
-    """On a busy machine, exiting takes long: most memory is freed at first, and the rest stays until the table ends."""
+    """Simulates a slow exit on a busy machine: most memory is freed at once, and the rest remains until the table
+    ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "undecided"
@@ -310,8 +310,8 @@ def test_memory_drop_at_process_exit_is_ignored_in_a_step_table(tmp_path):
     assert verdict(again, "--steps-per-epoch", "100")["samples"] == 202, "it lived on after it"
 
 
-# Readings (step, MiB) of a run that leaks autograd graphs, with three data workers and 50 steps per epoch. About
-# every tenth reading is 220 MiB lower, and each of these low readings is higher than the previous low one.
+# Samples (step:MiB) of a run that leaks autograd graphs, with three data workers and 50 steps per epoch. About every
+# tenth sample is 220 MiB lower than the others; the low samples grow as well.
 KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:1013 17:1018 19:1025 20:1028
     22:1035 24:1043 25:1063 27:1070 29:1077 32:1103 35:1071 37:1200 40:1226 43:1268 45:1291 48:1295
     50:1340 53:1166 55:1421 58:1231 60:1485 63:1544 66:1502 68:1640 71:1683 74:1675 76:1683 79:1478
@@ -381,7 +381,7 @@ def test_verdict_escapes_control_codes_in_names(tmp_path, ebb):
     assert "\x1b" not in result.stdout and "\x07" not in result.stdout
 
 
-# ---- live verdicts and verdicts of the recording ----
+# ---- equality of live and recorded verdicts ----
 
 JOB = """
     import os, socket, sys, time
@@ -412,13 +412,14 @@ KEEPER = '''
 
 
 def run_keeper(folder):
-    """Runs KEEPER in FOLDER and returns the result; the run folder is FOLDER/out."""
+    """Runs KEEPER and returns the result; the run folder is FOLDER/out."""
     (folder / "job.py").write_text(textwrap.dedent(KEEPER))
     return run_ebb("run", "--interval", "100ms", "--run-dir", "out", "--", PYTHON, "job.py", cwd=folder)
 
 
 def run_jobs(folder):
-    """Runs JOB of each kind with and without the profiler. Returns {name: result}; run folders are FOLDER/NAME."""
+    """Runs JOB as "leak" and as "cache", each with and without the profiler. Returns {name: result}; the run folders
+    are FOLDER/NAME."""
     (folder / "job.py").write_text(textwrap.dedent(JOB))
     return {f"{kind}{option}": run_ebb("run", *filter(None, [option]), "--interval", "50ms", "--run-dir",
                                        f"{kind}{option}", "--", PYTHON, "job.py", kind, cwd=folder)
@@ -426,7 +427,7 @@ def run_jobs(folder):
 
 
 def run_all(folder):
-    """Runs KEEPER while the other jobs run."""
+    """Runs KEEPER and the other jobs at the same time."""
     for name in ("keeper", "jobs"):
         (folder / name).mkdir()
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -450,7 +451,7 @@ def test_verdict_of_a_recording_equals_the_live_verdict(finished, kind, word, op
     assert live["tree"]["verdict"] == word
     assert f"ebb  {word}: " in result.stderr or f"ebb  no leak: {word} at " in result.stderr
     assert verdict(out) == live
-    if option:  # the heap profile of a run is beside its recording
+    if option:  # without a heap profile beside the recording, the recording alone gives the same verdict
         assert verdict(out / "trace.ebb") == live
     early = verdict(out, "--until-step", 12)
     assert early["tree"]["verdict"] in ("filling", "undecided")
@@ -480,7 +481,7 @@ def test_verdict_of_a_finished_job_equals_that_in_run_json(finished):
     assert run["segments"][-1]["verdict"] == run["verdict"]["tree"]["verdict"]
     assert f"ebb  {run['verdict']['tree']['verdict']}: " in result.stderr
     assert verdict(out, "--until", 15)["tree"]["leak"] is not True
-    # A busy machine may have made the growth uneven.
+    # On a busy machine the growth may be irregular.
     if run["verdict"]["tree"]["verdict"] == "leaking":
         # Confidence is capped, because a longer first epoch cannot be excluded.
         assert run["verdict"]["tree"]["confidence"] <= 0.9
@@ -520,7 +521,7 @@ def test_verdict_of_a_truncated_recording_uses_data_before_the_cut(tmp_path, ebb
     json.loads(result.stdout)
 
 
-# ---- real runs ----
+# ---- recordings of real runs ----
 
 def h200(name, *options):
     return verdict(DATA / f"h200-{name}.csv", "--marks", DATA / f"h200-{name}.marks.jsonl", *options)

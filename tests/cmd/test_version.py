@@ -1,4 +1,4 @@
-"""Tests that `ebb version` prints the facts that a bug report needs."""
+"""Tests that `ebb version` prints the facts required in a bug report."""
 
 import json
 import re

@@ -1,5 +1,4 @@
-"""Tests that the current program reads files written by released versions, with one test per
-kind of file."""
+"""Tests that the current program reads files written by released versions; each file format has a test."""
 
 import json
 import os
@@ -16,7 +15,7 @@ every_version = pytest.mark.parametrize("kept", VERSIONS, ids=lambda path: path.
 
 @pytest.fixture
 def run_folder(kept, tmp_path):
-    """Copies the run folder, because nothing may be written next to the stored files."""
+    """Returns a copy of the run folder, so that nothing is written next to the stored files."""
     return shutil.copytree(kept / "run", tmp_path / "run")
 
 
@@ -28,13 +27,13 @@ def test_current_ebb_version_has_stored_test_data(ebb):
 def test_newest_stored_run_has_every_file_type_that_a_run_writes(ebb, tmp_path):
     result = ebb("run", "--run-dir", str(tmp_path / "run"), "--", "python3", "-c", "b = bytearray(9_000_000)")
     assert result.returncode == 0
-    written, stored = ({path.suffix for path in folder.iterdir()} - {".txt"}  # the job's output is plain text
+    written, stored = ({path.suffix for path in folder.iterdir()} - {".txt"}  # log.txt is plain text
                        for folder in (tmp_path / "run", VERSIONS[-1] / "run"))
     assert written and written <= stored
 
 
 def test_newest_stored_run_has_current_file_format_versions(ebb, tmp_path):
-    """Reads the head of each recording and heap history: eight bytes that name the format, then its major version."""
+    """Compares the first ten bytes of each recording and heap history: the name of the format and its major version."""
     result = ebb("run", "--run-dir", str(tmp_path / "run"), "--", "python3", "-c", "b = bytearray(9_000_000)")
     assert result.returncode == 0
     written, stored = ({path.read_bytes()[:10] for path in folder.iterdir() if path.suffix in (".ebb", ".ebbheap")}

@@ -1,4 +1,4 @@
-"""Tests `ebb watch`: lines, JSON and the screen, with real processes."""
+"""Tests `ebb watch` with real processes: lines, JSON and the screen."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from attach_part import Installation
 from commands import NOBODY, PATIENCE_S, binary, environment, wait_for
 
 
-# ---- jobs, and their values in /proc ----
+# ---- processes to watch, and their values in /proc ----
 
 @contextlib.contextmanager
 def job(*command, **options):
@@ -34,7 +34,7 @@ def job(*command, **options):
 
 
 def python(code, *arguments, **options):
-    """Starts a Python process and waits until it has printed "ready", possibly with more words after it."""
+    """Starts a Python process. The code prints "ready" and, optionally, more words; ready() waits for that line."""
     return job(sys.executable, "-c", textwrap.dedent(code), *arguments, **options)
 
 
@@ -57,7 +57,7 @@ FAMILY = """
     time.sleep(600)
 """
 
-# Sets the name by prctl(PR_SET_NAME), at most 15 bytes.
+# Sets the process name by prctl(PR_SET_NAME), at most 15 bytes.
 NAMED = """
     import ctypes, sys, time
     ctypes.CDLL(None).prctl(15, sys.argv[1].encode("latin-1"), 0, 0, 0)
@@ -76,9 +76,9 @@ def sleeps(pid):
 
 
 def watched_while_still(ebb, pids, *options):
-    """Watches PIDS[0] while no process of PIDS changes; returns the result and the values in
-    /proc. After a print, the interpreter touches a few pages before it sleeps, and the kernel
-    may reclaim some."""
+    """Watches PIDS[0] while the RSS of all PIDS is constant; returns the result and the values from /proc. The values
+    may change shortly after the start: the interpreter touches a few pages after a print, and the kernel may reclaim
+    some."""
     def look():
         if not all(map(sleeps, pids)):
             return None
@@ -263,7 +263,7 @@ def test_watch_of_a_launcher_follows_its_training_process(ebb):
 
 @pytest.fixture
 def trainers(tmp_path):
-    """Starts Python processes with a trainer on their command line."""
+    """Starts Python processes whose command lines look like training jobs."""
     script = tmp_path / "train_lora.py"
     script.write_text(QUIET)
     with contextlib.ExitStack() as stack:
@@ -276,7 +276,7 @@ def trainers(tmp_path):
 
 @pytest.fixture
 def quiet_machine(ebb):
-    """Any other training job on this machine would be found as well."""
+    """Skips the test if another training job runs on this machine, because `ebb watch` would find it, too."""
     result = ebb("watch", "--find-training", "--for", "100ms")
     if result.returncode == 0 or "look like a training job" in result.stderr:
         pytest.skip("another training job runs on this machine")
@@ -423,7 +423,7 @@ def test_watch_escapes_control_codes_in_command_line(ebb):
 # ---- the screen ----
 
 class Terminal:
-    """Runs tmux with one window on its own socket."""
+    """A tmux with its own socket and one window."""
 
     def __init__(self, folder, columns=120, lines=30, env=None):
         self.command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
@@ -446,7 +446,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def shows(self, pattern):
-        """Waits until the screen matches and returns it."""
+        """Waits until the screen matches PATTERN; returns the screen."""
         def look():
             text = self.screen()
             return text if re.search(pattern, text, re.M) else None
@@ -478,8 +478,8 @@ def pids_shown(text):
 
 
 def in_order(head, pids):
-    """Returns a pattern for HEAD with the rows of PIDS below it. A screen may be read while it
-    is drawn."""
+    """Returns a pattern that matches HEAD followed by the rows of PIDS in this order. The screen may be read while it
+    is being drawn."""
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
 
 
@@ -556,7 +556,7 @@ def test_watch_screen_sorts_processes_and_restores_the_terminal(terminal):
 
         t.keys("q")
         text = t.shows(r"the job is still running.* stopped by q")
-        t.shows(r"^\$$")  # Keys typed before the prompt would be echoed elsewhere.
+        t.shows(r"^\$$")  # Keys typed before the shell prompt would be echoed elsewhere on the screen.
         t.keys("stty -a | grep -c -w -e '-icanon' -e '-echo'; echo back $?", "Enter")
         t.shows(r"^0\nback 1$")
         assert "RSS▼" not in t.screen()

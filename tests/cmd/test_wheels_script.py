@@ -1,4 +1,4 @@
-"""Tests the checks that scripts/wheels.py makes on a wheel, without building one."""
+"""Tests the checks of scripts/wheels.py on a wheel, without building one."""
 
 import importlib.util
 import os

@@ -1,5 +1,4 @@
-"""Tests that the truths of the zoo are complete, and that results worse than expected are
-reported."""
+"""Tests that the zoo's truth.json files are complete, and that results worse than expected are reported."""
 
 import argparse
 import contextlib
@@ -32,7 +31,7 @@ def outcome(**changes):
 
 
 def place_in(build, env=None):
-    """Returns the Python and the ebb that zoo/place.py finds in the build folder."""
+    """Returns the Python and the ebb that zoo/place.py finds for the build folder BUILD."""
     code = "import place; print(place.interpreter(), place.EBB)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "zoo", text=True, check=True,
                            env=environment({"EBB_BUILD_DIR": str(build), **(env or {})}),
@@ -162,7 +161,7 @@ def pairs(*shares):
 
 
 def test_zoo_cost_summary_has_medians_with_confidence_intervals():
-    # The third pair of each program is an outlier.
+    # The third measurement of each program is an outlier.
     found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}
     low, high = overhead.interval(found, "running")
     assert 0 <= low < 0.04 < high
@@ -236,7 +235,7 @@ def test_zoo_confusion_matrix_counts_each_run_once():
 
 
 class Ears:
-    """Receives the marks of a program, and replaces the program's clock."""
+    """Receives the marks that a program sends, and replaces the program's clock."""
 
     def __init__(self, folder, monkeypatch):
         self.now = 1.0

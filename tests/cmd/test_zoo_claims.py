@@ -1,5 +1,5 @@
-"""Tests the zoo's check of diagnoses: evidence against a hypothesis is compared with the
-program's own counters, and wrong claims are detected."""
+"""Tests the zoo's check of diagnoses, which compares the evidence for and against a hypothesis with the program's own
+counters."""
 
 import sys
 
@@ -17,7 +17,7 @@ LEDGER = {"start_s": 0, "now_s": 100, "rss_start_bytes": 400 * MIB, "rss_now_byt
 
 
 def counters(live, events=(), steps_per_epoch=25):
-    """LIVE is a function that returns the live MiB at the end of a given step."""
+    """Returns counters of a simulated program. LIVE(step) is the live memory in MiB at the end of a step."""
     marks = [{"kind": "begin", "t": 0, "steps_per_epoch": steps_per_epoch}]
     for step in range(1, 101):
         marks.append({"kind": "step", "t": step, "step": step})

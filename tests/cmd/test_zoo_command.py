@@ -1,4 +1,4 @@
-"""Tests the commands of the zoo: a typing mistake gives one error line, Ctrl-C ends everything, and a full disk
+"""Tests the zoo's commands: a mistyped option prints one error line, Ctrl-C ends all child processes, and a full disk
 destroys no table."""
 
 import json
@@ -23,7 +23,7 @@ INSIDE = "zoo/inside.py"
 
 
 def stand_in(tmp_path, body):
-    """A program that replaces ebb; $DIR is its run folder."""
+    """Creates a shell script that replaces ebb; $DIR is the run folder."""
     path = tmp_path / "ebb"
     path.write_text(f"#!/bin/sh\n[ \"$1\" = run ] && DIR=$3\n{textwrap.dedent(body)}")
     path.chmod(0o755)
@@ -37,7 +37,7 @@ def start(script, *arguments, ebb="/bin/true", **how):
 
 
 def said_by(script, *arguments, **how):
-    """Returns (status, stdout, stderr); the output must not contain a traceback."""
+    """Returns (status, stdout, stderr) of a script; checks that it printed no traceback."""
     process = start(script, *arguments, **how)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in err, err
@@ -107,7 +107,7 @@ def test_temporary_files_of_a_killed_zoo_program_are_removed(tmp_path, monkeypat
 
 def test_interrupted_zoo_program_leaves_no_folder(tmp_path):
     program = ("import signal, sys, time; sys.path.insert(0, 'zoo'); import common\n"
-               # The signal may have been ignored in the parent process.
+               # The signal may be ignored in the parent process.
                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                "job = common.Job('about', '--leak', 'leak')\n"
                "print(job.folder, flush=True)\n"

@@ -1,5 +1,5 @@
-"""Tests the unseen programs, on which ebb was not tuned: their truths are complete, and the runner grades them as
-documented."""
+"""Tests the unseen programs, on which ebb was not tuned: their truth files are complete, and their results are graded
+as documented."""
 
 import importlib.util
 import json

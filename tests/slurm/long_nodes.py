@@ -72,7 +72,7 @@ def test_slurm_step_continues_when_a_slurmd_is_killed(cluster, ebb, folder):
 def torch_python():
     python = pathlib.Path(os.environ.get("EBB_VENV") or "build/venv") / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"no environment with torch: {python}")
+        pytest.skip(f"no virtual environment with torch: {python}")
     return python.absolute()
 
 
