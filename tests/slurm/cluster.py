@@ -57,12 +57,12 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=60
 
 
 def why_not():
-    """Returns why there can be no cluster here, or None."""
+    """Returns the reason why no cluster can be started on this machine, or None."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = [p for p in PROGRAMS if not shutil.which(p, path=path)]
     if missing:
         return f"not installed: {' '.join(missing)} (scripts/setup.sh slurm)"
-    # slurmd exits if there are no control groups
+    # slurmd exits if no cgroup file system is mounted
     return None if os.path.ismount("/sys/fs/cgroup") else "no file system is mounted on /sys/fs/cgroup"
 
 
@@ -90,13 +90,13 @@ class SlurmCluster:
         self.env = None
         self._processes = {}
 
-    # ---- life ----
+    # ---- start and end ----
 
     def __enter__(self):
         reason = why_not()
         if reason:
             raise RuntimeError(reason)
-        # The path is short, because socket paths below it may have at most 108 bytes.
+        # The path must be short: socket paths below it are limited to 108 bytes.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-slurm-", dir="/tmp"))
         try:
             self._configure()
@@ -132,7 +132,7 @@ class SlurmCluster:
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        # munged refuses folders that others may write to.
+        # munged refuses folders that other users may write to.
         self.folder.chmod(0o755)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SBATCH_"))}
         self.env.update(SLURM_CONF=str(self.folder / "slurm.conf"), PATH=path)
@@ -172,7 +172,7 @@ class SlurmCluster:
             process.wait()
 
     def _end_steps(self):
-        """Kills processes that Slurm left behind: steps and tasks whose environment names this cluster."""
+        """Kills steps and tasks that Slurm left running; they are found by this cluster's name in their environment."""
         mark = f"SLURM_CONF={self.folder}/slurm.conf".encode()
         for pid in (p for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()):
             try:
@@ -182,13 +182,13 @@ class SlurmCluster:
             except OSError:
                 pass
 
-    # ---- use ----
+    # ---- commands ----
 
     def node_pid(self, number):
         return self._processes[f"slurmd.n{number}"].pid
 
     def kill_node(self, number):
-        """Kills slurmd of a node; the steps on it continue, as on a node that lost its daemon."""
+        """Kills slurmd of a node. Its steps continue to run."""
         process = self._processes.pop(f"slurmd.n{number}")
         process.kill()
         process.wait()
@@ -210,7 +210,7 @@ class SlurmCluster:
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
     def sbatch(self, script, *options, **more):
-        """Submits the text of a script. Returns the job's id."""
+        """Submits SCRIPT, the text of a batch script; returns the job id."""
         path = self.folder / f"job-{time.monotonic_ns()}.sh"
         path.write_text(script)
         result = self.command("sbatch", "--parsable", *options, path, **more)
@@ -224,7 +224,7 @@ class SlurmCluster:
         return next((w[9:] for w in shown.split() if w.startswith("JobState=")), "")
 
     def wait_for_state(self, job, state, seconds):
-        """Waits until a job has STATE. Fails at once if the job has ended in another state."""
+        """Waits until a job is in state STATE. Fails at once if the job has ended in another state."""
         def has_state():
             now = self.job_state(job)
             if now in FINAL_STATES and now != state:
@@ -240,7 +240,7 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def logs(self):
-        """Returns the end of all log files, for the message of a failed test."""
+        """Returns the last lines of all log files, for the message of a failed test."""
         texts = []
         for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")]):
             lines = path.read_text(errors="replace").splitlines()[-8:]

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with Slurm, which are skipped where Slurm is not installed."""
+"""Fixtures of the tests with a real Slurm. The tests are skipped if Slurm is not installed."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes with four CPUs each."""
+    """A cluster of two nodes with four CPUs each."""
     with SlurmCluster(nodes=2) as made:
         yield made
 
@@ -33,7 +33,7 @@ def ebb():
 
 @pytest.fixture
 def folder(cluster):
-    """A new folder that all nodes share, with the programs of ranks.py."""
+    """A new folder shared by all nodes, with the programs of ranks.py."""
     made = pathlib.Path(tempfile.mkdtemp(dir=cluster.folder))
     for name, text in (("train.py", TRAINER), ("count.py", COUNTER), ("save.py", SAVER)):
         (made / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Runs `ebb serve --executor slurm` on the test cluster and kills the server at random moments
+"""Runs jobs with `ebb serve --executor slurm` on the test cluster while the server is killed at random moments
 (bench/serve/kill.py)."""
 
 import importlib.util
@@ -12,7 +12,7 @@ _spec.loader.exec_module(kill)
 
 
 def torture(cluster, ebb, jobs, kills, pause_s):
-    """Returns violations and the number of jobs in each state."""
+    """Returns all violations, and the number of jobs in each state."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="torture-", dir=cluster.folder))
     env = {k: v for k, v in cluster.env.items() if not k.startswith("EBB_")}
     wrong, states, _ = kill.torture(ebb, folder, kills=kills, seed=7, slots=1000, jobs=jobs, pause_s=pause_s,

@@ -1,4 +1,4 @@
-"""Runs 200 jobs through the Slurm executor while the server is killed 20 times. No job may be lost or run twice. Takes
+"""Runs 200 jobs with the Slurm executor while the server is killed 20 times. No job may be lost or run twice. Takes
 minutes."""
 
 from executor import torture

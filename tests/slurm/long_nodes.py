@@ -1,4 +1,4 @@
-"""Tests jobs on three and four nodes, a killed slurmd, and a job that Slurm restarts. Takes minutes."""
+"""Tests jobs on three and four nodes, a killed slurmd, and a requeued job. Takes minutes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from ranks import job_folder, node, rank_verdicts
 
 PY_TESTS = pathlib.Path(__file__).resolve().parents[1] / "py"
 
-# Trains with the Hugging Face Trainer and gloo, and writes the final weights of rank 0.
+# Trains with the Hugging Face Trainer and gloo; rank 0 writes the final weights.
 DISTRIBUTED = """
 import os, sys, time
 rank, size = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]
@@ -92,9 +92,9 @@ def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder)
     made = folder / "ebb-runs" / f"{job}.0"
     cluster.wait_for(lambda: (made / "node-00" / "heartbeat").exists() and
                      json.loads((made / "node-00" / "heartbeat").read_text() or "{}").get("step", 0) >= 20, 120, "20 steps")
-    cluster.command("scancel", "--batch", "--signal=USR1", job)  # the signal that --signal sends before the time limit
-    # Slurm waits two minutes before it starts a job again. slurmd refuses a start in the same second in which the job
-    # was killed, and Slurm then fails the job.
+    cluster.command("scancel", "--batch", "--signal=USR1", job)  # the signal sent by --signal before the time limit
+    # Slurm restarts a requeued job only after two minutes. If the job was killed in the same second, slurmd refuses to
+    # start it, and Slurm marks it as failed.
     cluster.wait_for_state(job, "PENDING", 60)
     cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
     cluster.wait_for_state(job, "COMPLETED", 300)

@@ -1,10 +1,10 @@
-"""Programs that run as ranks under Slurm, and functions that read the folders which ebb writes for them."""
+"""Programs that run as ranks under Slurm, and functions that read the run folders of such jobs."""
 
 import json
 import os
 import signal
 
-# Reports steps, and allocates MIB of memory per step on the rank LEAKER.
+# Reports steps. The rank LEAKER also keeps MIB MiB per step.
 TRAINER = """
 import os, sys, time
 import ebb
@@ -20,7 +20,7 @@ for step in range(1, steps + 1):
 print("rank", rank, "finished", flush=True)
 """
 
-# Writes the names of the signals that it receives into a file, until the file `stop` appears.
+# Writes the name of each signal that it receives to a file, until the file `stop` exists.
 COUNTER = """
 import os, signal, time
 rank = os.environ["SLURM_PROCID"]
@@ -45,7 +45,7 @@ def node(folder, name):
 
 
 def rank_verdicts(folder):
-    """Returns the verdict of each rank's first process, by rank."""
+    """Returns, by rank, the verdict of the rank's first process."""
     words = {}
     for path in sorted(folder.glob("node-*/run.json")):
         doc = json.loads(path.read_text())
@@ -62,7 +62,7 @@ def parent_of(pid):
     with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
         return int(f.read().rsplit(")", 1)[1].split()[1])
 
-# Like TRAINER, but also writes a checkpoint on request. LOG contains "saved" and "stopped" with their times.
+# Like TRAINER, but also writes a checkpoint on request. The log file has a timestamp for "saved" and for "stopped".
 SAVER = """
 import json, os, signal, sys, time
 import ebb

@@ -1,4 +1,4 @@
-"""Tests the test cluster itself: it runs a step and leaves nothing behind."""
+"""Tests the Slurm test cluster itself: it runs a step and leaves nothing behind."""
 
 import os
 

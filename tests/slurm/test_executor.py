@@ -1,4 +1,5 @@
-"""Tests the Slurm executor of the server with a real Slurm: states, cancel, a killed controller, killed servers."""
+"""Tests the server's Slurm executor with a real Slurm: job states, cancellation, a killed controller and killed
+servers."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests unusual job folders: not shared, not writable, or used by two steps."""
+"""Tests unusual run folders of a job: not shared by the nodes, not writable, or used by two steps."""
 
 import json
 import sys

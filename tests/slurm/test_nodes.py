@@ -12,7 +12,7 @@ TWO_BY_TWO = ("-N2", "--ntasks-per-node=2")
 
 
 def lines(text):
-    """Returns the sorted lines of a step, without lines of Slurm that differ between two equal steps."""
+    """Returns the sorted output lines of a step, without the parts that differ between identical steps."""
     text = re.sub(r"StepId=[0-9.]+", "StepId=N", text)
     return sorted(line for line in text.splitlines() if not line.startswith("srun: job "))
 
@@ -73,7 +73,7 @@ def test_each_rank_of_a_slurm_step_receives_each_signal_once(cluster, ebb, folde
     def seen(rank):
         return sorted((folder / f"seen.{rank}").read_text().split())
 
-    # Slurm signals every process of the step. A user may signal only one `ebb run`.
+    # Slurm sends a signal to every process of the step; a user may send one to a single `ebb run`.
     for number in ("USR1", "USR2"):
         cluster.command("scancel", "--signal", number, made.name.split(".")[0])
     cluster.wait_for(lambda: all(len(seen(n)) >= 2 for n in range(4)), 30, "signals from Slurm")

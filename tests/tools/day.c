@@ -1,7 +1,7 @@
 /* Writes the recording of a simulated day: a training job of eight processes and four GPUs with
- * every kind of record, by the writers that `ebb run` uses.
+ * every record type, with the same writers as `ebb run`.
  *
- *   day FOLDER [TICKS]      FOLDER must not exist; a tick is a second (default: 86,400 ticks) */
+ *   day FOLDER [TICKS]      FOLDER must not exist; TICKS is in seconds (default: 86,400) */
 #include "day.h"
 
 #include <inttypes.h>
@@ -154,7 +154,7 @@ static void guard_acts(struct day *d, unsigned tick)
     trace_writer_note(d->w, at_ns(tick), "guard", text);
 }
 
-/* ---- readings ---- */
+/* ---- samples ---- */
 
 static uint64_t resident(struct day *d, unsigned tick, unsigned who)
 {

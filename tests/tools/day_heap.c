@@ -11,7 +11,8 @@
 
 enum { SITES = 400, DEPTH = 24, NATIVE = 6, READ_EVERY_S = 60 };
 
-/* Adds a call site with its own stack above a few shared frames, as in a large training program. */
+/* Adds a call site. Its stack is its own except for a few outer frames shared by all sites, as in a
+ * large training program. */
 static uint32_t add_site(struct fake *f, uint32_t below, uint32_t library, unsigned number)
 {
     char name[64], file[64];
@@ -27,7 +28,7 @@ static uint32_t add_site(struct fake *f, uint32_t below, uint32_t library, unsig
     return fake_site(f, node);
 }
 
-/* Writes a reading at SECOND of the day. */
+/* Adds the heap at SECOND of the day to the history. */
 static void take(struct store_writer *w, unsigned second, enum store_why why)
 {
     double live;

@@ -4,8 +4,8 @@
     tests/v2/service.py EBB
 
 Requires root and a writable v2 hierarchy with the memory controller; otherwise prints the reason and exits with 77.
-Makes the group of a service with Delegate=yes and DelegateSubgroup=server, and the group of a delegated scope, both
-owned by an ordinary user, and checks the cgroup of a job in each. Prints one line per check; exits with 1 if a check
+Creates the cgroup of a service with Delegate=yes and DelegateSubgroup=server, and the cgroup of a delegated scope.
+Both belong to an ordinary user. Checks the cgroup of a job in each. Prints one line per check; exits with 1 if a check
 failed.
 """
 
@@ -31,7 +31,7 @@ def check(title, ok, detail=""):
 
 
 def can_delegate():
-    """Returns the group below which groups with the memory controller can be made, or None."""
+    """Returns the cgroup in which cgroups with a memory controller can be created, or None."""
     if os.geteuid() != 0 or not (CGROUP / "cgroup.controllers").exists():
         return None
     if "memory" not in (CGROUP / "cgroup.controllers").read_text().split():
@@ -40,7 +40,7 @@ def can_delegate():
         try:
             (CGROUP / "cgroup.subtree_control").write_text("+memory")
         except OSError as e:
-            # The root group of a container contains its processes: move them into a child group, like systemd does.
+            # The root cgroup of a container contains processes. Move them into a child cgroup, as systemd does.
             leaf = CGROUP / "init"
             leaf.mkdir(exist_ok=True)
             for pid in (CGROUP / "cgroup.procs").read_text().split():
@@ -49,7 +49,7 @@ def can_delegate():
             try:
                 (CGROUP / "cgroup.subtree_control").write_text("+memory")
             except OSError:
-                print(f"no group with memory can be made below {CGROUP}: {e}")
+                print(f"no cgroup with a memory controller can be created below {CGROUP}: {e}")
                 return None
     return CGROUP
 
@@ -62,7 +62,7 @@ def give_to_user(group):
 
 @contextlib.contextmanager
 def unit(name, subgroup=None):
-    """Makes the unit's group, and the group in which its process starts."""
+    """Creates the cgroup of a unit and, if given, the subgroup in which its process starts."""
     group = CGROUP / name
     group.mkdir()
     try:
@@ -117,10 +117,10 @@ def try_service(ebb, folder):
         while not (state / "sock").exists() and time.monotonic() < until:
             time.sleep(0.05)
         answer = client("submit", "--wait", "--limit", "200M", "--", sys.executable, "-c", LIMIT)
-        check("service: the server takes a job", answer.returncode == 0, answer.stderr.strip())
+        check("service: the server accepts a job", answer.returncode == 0, answer.stderr.strip())
         logs = client("logs", "1").stdout
         check("service: the job has a cgroup below the unit", "/ebb-try.service/ebb-" in logs, logs.strip())
-        check("service: the kernel has its limit", logs.split()[-1:] == [str(200 << 20)], logs.strip())
+        check("service: the job's limit is set in the cgroup", logs.split()[-1:] == [str(200 << 20)], logs.strip())
         answer = client("submit", "--wait", "--limit", "200M", "--", sys.executable, "-c", FILL)
         jobs = list(state.glob("runs/2-*/run.json"))
         end = json.loads(jobs[0].read_text())["end"] if jobs else {}
@@ -136,7 +136,7 @@ def try_scope(ebb, folder):
                        cwd=folder, stdout=subprocess.PIPE, text=True)
         out = run.communicate()[0]
         check("scope: the job has a cgroup below the scope", "/ebb-try.scope/ebb-" in out, out.strip())
-        check("scope: the kernel has its limit", out.split()[-1:] == [str(200 << 20)], out.strip())
+        check("scope: the job's limit is set in the cgroup", out.split()[-1:] == [str(200 << 20)], out.strip())
 
 
 def main():

@@ -1,11 +1,11 @@
-/* Writes the job folder of a simulated run on several nodes, by the writers that `ebb run` uses.
+/* Writes the run folder of a simulated job on several nodes, with the same writers as `ebb run`.
  *
- *   cluster FOLDER NODES RANKS STEPS [WORD]…    RANKS: on each node; a step takes one second
+ *   cluster FOLDER NODES RANKS STEPS [WORD]…    RANKS is per node; each step takes one second
  *
- * Words: leak=RANK, leak=all (4 MiB/step from step 20 on), lost=NODE (killed at half time),
- * silent=NODE (stops at half time without an end), late=NODE (joins after a quarter), nosteps=NODE,
- * skew=NODE (its clock is a minute ahead), running (nothing ends), live=FACTOR (in real time,
- * FACTOR times faster). */
+ * Words: leak=RANK or leak=all (4 MiB/step from step 20 on), lost=NODE (killed halfway),
+ * silent=NODE (halfway, it stops recording without an end), late=NODE (joins after a quarter of the
+ * steps), nosteps=NODE (reports no steps), skew=NODE (clock one minute ahead), running (no node
+ * ends), live=FACTOR (writes in real time, FACTOR times faster). */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -32,7 +32,7 @@ struct plan {
     unsigned nodes, ranks, steps;
     int leak, lost, silent, late, nosteps, skew, gpu;
     bool is_running;
-    unsigned factor; /* 0: as fast as possible */
+    unsigned factor; /* speed relative to real time; 0: as fast as possible */
     unsigned past;
 };
 
@@ -255,7 +255,7 @@ static void end_node(const struct plan *p, struct node *n, unsigned i, bool is_w
     if (is_whole || (int)i == p->lost)
         write_run_json(p, n, i, true);
     write_beat(p, n, i, last_tick(p, i));
-    if ((int)i == p->silent) { /* its heartbeat is older than those of the others */
+    if ((int)i == p->silent) { /* its last heartbeat is much older than that of other nodes */
         const struct timespec old[2] = {{.tv_sec = time(NULL) - 150}, {.tv_sec = time(NULL) - 150}};
         utimensat(n->fd, "heartbeat", old, 0);
     }

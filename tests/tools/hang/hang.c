@@ -1,7 +1,7 @@
-/* A preloaded library that makes a folder hang, as if its file server did not answer: calls that
- * use a file below the folder wait. $HANG_FILE is the path of a file with one line, "PATH" or "WHO
- * PATH". WHO is a list of pids and process names, separated by commas. While that file exists, all
- * processes, or only WHO, wait for PATH and everything below it. */
+/* A preloaded library that simulates a file server that does not respond: calls that access a given
+ * folder block. $HANG_FILE names a file with one line, "PATH" or "WHO PATH"; WHO is a
+ * comma-separated list of pids and process names. While that file exists, calls that access PATH or
+ * anything below it block, in all processes or only in WHO. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* True if this process is one of WHO, which ends with a space. */
+/* Returns true if this process is in the list WHO, which ends with a space. */
 static bool is_one_of(char *who)
 {
     char pid[16], name[16] = "";
@@ -28,7 +28,7 @@ static bool is_one_of(char *who)
     return is_found;
 }
 
-/* Reads the line of $HANG_FILE. Returns NULL if nothing hangs for this process. */
+/* Returns PATH from $HANG_FILE, or NULL if this process is not affected. */
 static const char *hanging_path(char text[PATH_MAX])
 {
     const char *file = getenv("HANG_FILE");
@@ -69,8 +69,8 @@ static void wait_for_folder(int dirfd, const char *name)
         nanosleep(&pause, NULL);
 }
 
-/* Defines a function under the name SYMBOL of the C library, which the headers declare with other
- * types or attributes. */
+/* Defines a replacement for the libc function SYMBOL under another C name, because the headers
+ * declare SYMBOL with other types or attributes. */
 #define REPLACE(SYMBOL, RESULT, NAME, ...)                                                         \
     __attribute__((visibility("default"))) RESULT NAME(__VA_ARGS__) __asm__(SYMBOL);               \
     RESULT NAME(__VA_ARGS__)

@@ -1,5 +1,5 @@
-/* Converts a CSV table to a recording, for tests that need a recording of known content. Rows and
- * marks are ordered by time. Usage: table FILE.csv OUT.ebb [MARKS.jsonl] */
+/* Converts a CSV table to a recording with known content, for tests. Rows and marks are merged by
+ * time. Usage: table FILE.csv OUT.ebb [MARKS.jsonl] */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { GROUPS_MAX = 64, MARKS_MAX = 100000 };
 struct group {
     char name[32];
     size_t len;
-    uint64_t tick; /* number of the newest tick with a row of this group */
+    uint64_t tick; /* newest tick that has a row of this group */
 };
 
 struct made {
