@@ -1,7 +1,6 @@
-/* A job with many processes: every second process allocates memory and frees some of it ten times
- * per second, and the others sleep. One more process starts and exits every second.
- *
- *   crowd PROCESSES SECONDS */
+/* A job with many processes: every second process allocates memory and frees part of it ten times
+ * per second; the others sleep. In addition, one process is started and exits every second. Usage:
+ * crowd PROCESSES SECONDS */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ static _Noreturn void sleeper(void)
         pause();
 }
 
-/* Uses between a quarter and all of the buffer, a different amount each time. */
+/* Touches between a quarter and all of the buffer, a different amount each time. */
 static _Noreturn void worker(unsigned seed)
 {
     char *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -87,7 +87,7 @@ static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
     meter_print(&meter, e, process_cpu_ns() - process);
 }
 
-/* ---- the parts of a tick ---- */
+/* ---- the parts of a tick, timed separately ---- */
 
 enum piece { STATM, STATUS, MACHINE, BOUNDS, PASS_ON, PEAKS, CLOCK, PIECES };
 static const char *const piece_names[PIECES] = {"statm",   "status", "machine", "bounds",

@@ -26,8 +26,8 @@ static void put_features(const char *name, const struct model_evidence *e)
     printf("}");
 }
 
-/* Returns true if the shape of the series of P, or of the job, alone shows a leak, without the
- * model. */
+/* Returns true if the shape of a series alone shows a leak, without the model. P is the entity of
+ * the series. */
 static bool leaks_by_shape(const struct judge *j, const struct run_entity *p,
                            struct judge_series *s)
 {
@@ -62,7 +62,7 @@ static void put(const struct judge *j, const struct run_entity *p, double at_s)
     printf("}\n");
 }
 
-/* MOMENT is NULL for the end of the run. */
+/* Prints the features of a recording at MOMENT, or at the end of the run if MOMENT is NULL. */
 static int put_run(const char *path, bool no_marks, const char *moment)
 {
     static const char STEP[] = "step=";

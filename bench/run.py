@@ -44,7 +44,8 @@ class Table:
         self.rows.append({"what": what, "value": value, "note": note})
 
     def bar(self, what, value, limit, unit, more_is_better=False, digits=1, note=""):
-        """A result and its required value, with a text that shows by how much the result misses it."""
+        """Adds a result with its required value. If the requirement is not met, the row shows by how much it was
+        missed."""
         held = value >= limit if more_is_better else value <= limit
         by = f"{abs(value / limit - 1) * 100:.0f} %" if limit else f"{value - limit:g}"
         by = "" if held else f"MISSED by {by}"
@@ -118,8 +119,8 @@ def meminfo_bytes(key):
 
 
 def rollup(pid):
-    """Returns RSS and PSS from smaps_rollup, which counts pages; counters of statm lag behind on machines with
-    several CPUs. For ebb's few megabytes this costs almost nothing."""
+    """Returns RSS and PSS from smaps_rollup, which counts pages exactly; the counters in statm lag behind on machines
+    with several CPUs. For a process of a few megabytes, reading it costs almost nothing."""
     found = {}
     for line in read_text(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(("Rss:", "Pss:")):
@@ -142,7 +143,7 @@ def spread(values, digits=1):
 # ---- one tick -----------------------------------------------------------------------------------
 
 class Hold:
-    """A tree of sleeping processes, which both ebb and psutil sample."""
+    """A tree of sleeping processes, sampled by both ebb and psutil."""
 
     def __init__(self, bench, processes):
         self.child = start([f"{bench}/tick", "--hold", str(processes)],
@@ -177,7 +178,7 @@ class Engine:
 
 
 class Psutil:
-    """Takes the same samples as ebb, but with a Python script."""
+    """Takes the same samples as ebb with a Python script and psutil."""
 
     def __init__(self, pid):
         self.root = psutil.Process(pid)
@@ -201,7 +202,7 @@ LOOKS = ("known", "known_and_machine", "follow", "follow_and_machine")
 
 
 def tick_blocks(bench, hold, scratch, rounds):
-    """Runs blocks of ebb and of psutil alternately. Returns the medians of every block."""
+    """Runs blocks of ebb and of psutil alternately; returns the medians of each block."""
     engine = Engine(bench, hold.pid, tempfile.mkdtemp(dir=scratch))
     script = Psutil(hold.pid)
     blocks, pieces = [], {}
@@ -217,14 +218,14 @@ def tick_blocks(bench, hold, scratch, rounds):
             block[look] = median(cpu_of(work) for _ in range(20))
         for name, ns in engine.ask("pieces", 100).items():
             pieces.setdefault(name, []).extend(ns if number else [])
-        if number:  # The first block is warm-up and not measured.
+        if number:  # The first block is a warm-up and is discarded.
             blocks.append(block)
     engine.close()
     return blocks, pieces
 
 
 def tick_real(bench, hold, scratch, seconds):
-    """ebb and psutil both sample once per second as in real use, so that caches are cold."""
+    """Both sample once per second, as in real use, so that the CPU caches are cold."""
     folder = tempfile.mkdtemp(dir=scratch)
     child = start([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
                   stdout=subprocess.PIPE, text=True)
@@ -243,7 +244,7 @@ def tick_real(bench, hold, scratch, seconds):
 
 
 def tell_tick_alone(table, blocks, pieces):
-    """Measures ebb's tick and its parts, and the cost of the same samples with psutil."""
+    """Prints the cost of ebb's tick and of its parts, and psutil's cost for the same samples."""
     ticks = sorted(ns for b in blocks for ns in b["ticks"])
     of = {key: median(b[key] for b in blocks) for key in ("walk", "mean") + LOOKS}
     part = {name: median(ns) for name, ns in pieces.items()}
@@ -363,7 +364,7 @@ class Run:
 
 
 def slope_per_min(points):
-    """Returns the slope of a least-squares line through (seconds, bytes)."""
+    """Returns the slope of the least-squares line through POINTS (seconds, bytes)."""
     return statistics.linear_regression([t for t, _ in points], [v for _, v in points]).slope * 60
 
 
@@ -464,7 +465,8 @@ def part_trace(table, options):
 # ---- ebb run ------------------------------------------------------------------------------------
 
 def timed(command, folder=None):
-    """Returns wall milliseconds until the program's main, and from there to the exit of ebb."""
+    """Returns the milliseconds (wall time) from the start of the command to the program's main, and from there to the
+    exit of ebb."""
     began = time.monotonic_ns()
     out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     ended = time.monotonic_ns()
@@ -516,7 +518,8 @@ def part_run(table, options):
 # ---- the job's output ---------------------------------------------------------------------------
 
 def piped(command, between=""):
-    """Returns wall and CPU seconds of all processes while COMMAND writes into a pipe that is read."""
+    """Returns the wall time of COMMAND and the CPU time of all its processes, in seconds, while its output is read from
+    a pipe."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(["sh", "-c", f"{shlex.join(command)} {between} | cat >/dev/null"], check=True,
                    stdin=subprocess.DEVNULL)
@@ -579,8 +582,8 @@ def parse(argv):
 
 
 def parsed(p, argv, parts, program, maker):
-    """Returns the options, with --only as a list of PARTS, and the folders. MAKER is the make target that builds
-    PROGRAM below bench/."""
+    """Parses ARGV. Returns the options, with --only as a list of PARTS, and with absolute folders. MAKER is the make
+    target that builds PROGRAM in the folder bench/ of the build."""
     options = p.parse_args(argv)
     options.only = options.only.split(",")
     for part in options.only:
@@ -595,11 +598,11 @@ def parsed(p, argv, parts, program, maker):
 
 
 def measure(options, run_parts, libraries=()):
-    """Runs RUN_PARTS(table, options), which returns the results by part, and prints the table. The first line has the
-    versions of LIBRARIES, keys of facts()."""
+    """Calls RUN_PARTS(table, options), which returns the results by part, and prints the table. The first line contains
+    the versions of LIBRARIES (keys of facts())."""
     machine, began, table = facts(), time.monotonic(), Table()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # The folder is in the build folder, so that recordings go to a disk and not to memory.
+    # The scratch folder is in the build folder, so that recordings are written to a disk and not to a tmpfs.
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
         try:
             results = run_parts(table, options)

@@ -34,8 +34,7 @@
 enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS, LOOK_BETWEEN = LOOKS };
 static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", "smaps_rollup"};
 
-/* A histogram of latencies by their upper five bits, so that a result is within 6 % of the true
- * value. */
+/* A histogram with 16 buckets for each power of two, so each latency is accurate within 6 %. */
 enum { FINE_BITS = 4, BUCKETS = 64 << FINE_BITS, STEP_BYTES = 65536 };
 
 enum kind { AS_IT_WAS, LOCKS, KINDS };
@@ -44,7 +43,7 @@ static const char *const kind_names[KINDS] = {"as it was", "locks"};
 struct shared {
     _Atomic int look;
     _Atomic int ready;
-    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* Only the child process writes these counters. */
+    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* Written only by the child process. */
     uint64_t max_ns[KINDS][LOOKS + 1];
 };
 
@@ -81,8 +80,8 @@ static void fill(size_t gib)
         memory[i] = 1;
 }
 
-/* Returns the time that this thread has waited for a CPU so far, or 0 if the kernel does not count
- * it. */
+/* Returns the total time for which this thread has waited for a CPU, or 0 if the kernel does not
+ * record it. */
 static uint64_t queued_ns(int fd)
 {
     char text[128];
@@ -122,8 +121,8 @@ static void run_job(struct shared *sh, size_t gib)
         uint64_t began = clock_mono_ns();
         do_round();
         uint64_t ended = clock_mono_ns(), took = ended - began, queued = 0;
-        /* The wait is read after every long round, and once per millisecond so that waits of short
-         * rounds are not attributed to a long one. */
+        /* The CPU wait is read after every long round, and otherwise once per millisecond, so that
+         * the waits of short rounds are not attributed to a long one. */
         if (took > 100 * NS_PER_US || ended - asked_ns > NS_PER_MS) {
             uint64_t now = queued_ns(fd);
             if (took > 100 * NS_PER_US)
@@ -143,7 +142,7 @@ static void sleep_until(uint64_t t_ns)
         ;
 }
 
-/* Samples as the engine does, except that the unique memory of the job is always due. */
+/* Samples as the engine does, except that unique memory is sampled at each tick. */
 static void look_with_ebb(struct proc_tree *tree, struct proc_unique *u, uint64_t until_ns)
 {
     static uint64_t tick_ns, status_ns;
@@ -178,9 +177,9 @@ static void look_with_rollup(pid_t pid, uint64_t until_ns)
     }
 }
 
-/* Quantiles over rounds alone hide a stall: the job makes a hundred thousand rounds per second, and
- * a round that waits for 100 ms counts only as one round. Quantiles over time weigh each round by
- * its duration ("at a random moment, how long is the current round?"). */
+/* Quantiles over rounds hide stalls: the job makes a hundred thousand rounds per second, and a
+ * stall of 100 ms delays only one of them. Quantiles over time weight each round by its duration
+ * ("how long is the round that is in progress at a random moment?"). */
 static double weight_of(const uint64_t *count, unsigned b, bool by_time)
 {
     return (double)count[b] * (by_time ? (double)bucket_top_ns(b) : 1.0);

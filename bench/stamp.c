@@ -1,5 +1,5 @@
-/* Prints CLOCK_MONOTONIC in nanoseconds at the beginning of main. The difference to the time
- * before the start is the cost of starting a program. */
+/* Prints CLOCK_MONOTONIC in nanoseconds at the beginning of main. The caller subtracts the time
+ * before the start to get the cost of starting a program. */
 #include <inttypes.h>
 #include <stdio.h>
 

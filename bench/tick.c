@@ -23,7 +23,7 @@
 
 enum { ROUNDS_MAX = 100000, TOUCHED_BYTES = 8 << 20 };
 
-/* CPU time is measured instead of wall time, so that the result is the same on a busy machine. */
+/* CPU time is independent of other work on a busy machine, unlike wall time. */
 static uint64_t cpu_ns(void)
 {
     return clock_thread_cpu_ns();
@@ -86,7 +86,7 @@ static double parse_ns(void)
             pages += m.rss_pages;
     }
     uint64_t took = cpu_ns() - began;
-    /* The sum is used, so that the compiler does not remove the loop. */
+    /* The sum keeps the compiler from removing the loop. */
     return pages == 0 ? 0 : (double)took / TIMES;
 }
 
@@ -137,8 +137,8 @@ static int run(int processes, size_t rounds)
     if (job < 0 || proc_tree_add(tree, job, clock_mono_ns(), NULL) < 0)
         return 1;
     wait_for_tree(tree, (size_t)processes);
-    /* Reading the clock is a system call on some machines, so its share of each number is
-     * printed. */
+    /* On some machines, reading the clock is a system call, so the cost of reading it is printed as
+     * well. */
     uint64_t began = cpu_ns();
     for (int i = 0; i < 1000; i++)
         cpu_ns();

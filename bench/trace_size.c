@@ -42,7 +42,7 @@ static int64_t noise(uint64_t range)
 
 struct job_process {
     uint64_t base_pages, rss_pages, anon_pages, file_pages, peak_pages;
-    uint64_t saw_pages; /* Pages by which memory varies within a training step. */
+    uint64_t saw_pages; /* Maximum additional memory within a training step, in pages. */
     bool active;
 };
 
@@ -51,12 +51,12 @@ struct scenario {
     unsigned processes;
     unsigned ticks;
     uint64_t interval_ns;
-    unsigned status_every, unique_every; /* ticks */
+    unsigned status_every, unique_every; /* intervals in ticks */
 };
 
 static void make_process(struct job_process *p, unsigned i)
 {
-    /* The job has one main process, one launcher and 4 data workers; the others are compile
+    /* The processes are one trainer, one launcher, four data workers and, for the rest, compile
      * workers. */
     unsigned role = i % 25;
     uint64_t bytes = role == 0   ? 9 * GIB

@@ -37,7 +37,7 @@ def clean_env():
 
 
 def cpu_ms_of(command):
-    """Measures the CPU milliseconds of a command and of the processes that it waited for."""
+    """Returns the CPU milliseconds of a command and of all child processes that it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, env=clean_env(), stdin=subprocess.DEVNULL,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -51,7 +51,7 @@ def measure_tick(_options, tree):
 
 
 def measure_churn(options, tree):
-    """Measures pairs of malloc and free, with the hooks of the library and without them in the same process."""
+    """Measures a pair of malloc and free, with and without the library's hooks in the same process."""
     run = f"{options.scratch}/churn"
     shutil.rmtree(run, ignore_errors=True)
     text = subprocess.run([f"{tree}/ebb", "run", "-q", "-d", run, "--", f"{options.bench}/heap/filter", "200"],
@@ -88,8 +88,8 @@ def stripped_bytes(options, path):
 
 
 def instructions_to_allocator(library, name):
-    """Counts the instructions of a hook from its start to the jump to the allocator. The branches before that jump are
-    for samples, and are not taken otherwise."""
+    """Returns the number of instructions of a hook from its start to its jump to the allocator. The branches before
+    that jump are not taken unless a sample is due."""
     symbols = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
     start = int(re.search(rf"^([0-9a-f]+) T {name}$", symbols, re.M).group(1), 16)
     text = subprocess.check_output(["objdump", "-d", "--no-show-raw-insn", f"--start-address={start}",

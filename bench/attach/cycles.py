@@ -29,13 +29,13 @@ UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 MOMENTS = ["imports", "forks", "execs", "collections", "calls", "exits", "mallocs", "sandbox",
            "traced"]
 SETTLE_S = 2
-# these files may stay mapped or open: the profiler, Python modules that ebb imports, and libffi, which from 3.5 on
-# keeps its own file open
+# paths that may stay mapped or open after a detach: the profiler, Python modules that ebb imports, and libffi, which
+# keeps its own file open from version 3.5 on
 MAY_STAY = r"/libebb-heap\.so$|/lib-dynload/|/libffi\.so"
 
 
 class Target:
-    """One running program of targets.py."""
+    """A running program of targets.py."""
 
     def __init__(self, python, name, folder, steps=0):
         self.stop_file = folder / f"stop-{name}-{random.random()}"
@@ -46,7 +46,7 @@ class Target:
         assert self.process.stdout.readline() == "ready\n"
 
     def finish(self, patience_s=120):
-        """Returns the exit status, and what the program printed at its end."""
+        """Ends the program; returns its exit status and its last output."""
         self.stop_file.touch()
         try:
             text = self.process.communicate(timeout=patience_s)[0]
@@ -57,11 +57,11 @@ class Target:
         return self.process.returncode, text
 
     def left(self):
-        """Returns the descriptors, the number of threads, and the mapped files of the process. Omits files in
-        /dev/shm, which are batches of data-loader workers."""
+        """Returns the open descriptors, the number of threads and the mapped files of the process. Files in /dev/shm
+        are left out, because data-loader workers pass batches in them."""
         links = []
         for fd in os.listdir(f"/proc/{self.pid}/fd"):
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
                 links.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
         fds = sorted(link.split(":")[0] for link in links if not re.search("^/dev/shm/|/libffi", link))
         maps = {line.split()[5] for line in open(f"/proc/{self.pid}/maps")
@@ -69,8 +69,8 @@ class Target:
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps
 
     def left_at_least(self):
-        """Samples the numbers of descriptors, threads and mapped files for a while, and returns the lowest: a data
-        loader has an additional socket while it receives a batch."""
+        """Samples the numbers of descriptors, threads and mapped files for a while; returns the minimum of each,
+        because a data loader has an additional socket while it receives a batch."""
         fds, threads, maps = self.left()
         until = time.monotonic() + SETTLE_S
         while time.monotonic() < until and self.process.poll() is None:
@@ -81,7 +81,8 @@ class Target:
 
 
 def attach(program, pid, folder, *options):
-    """Attaches and immediately detaches. Returns the exit status of ebb, the pause in ms, and the output of ebb."""
+    """Attaches ebb and detaches it immediately. Returns ebb's exit status, the pause of the program in ms, and ebb's
+    output."""
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
     result = subprocess.run([program, "attach", "--for", "50ms", "--run-dir", run, *options,

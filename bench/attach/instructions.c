@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Lets the thread execute one instruction. Signals are passed on. */
+/* Executes one instruction of the thread. Signals that arrive are delivered to it. */
 static void step(pid_t pid)
 {
     static int signal;

@@ -36,7 +36,7 @@ ROWS = 3
 
 
 def lines_of(path):
-    """Returns times and CPU times of the steps, and times and lengths of the pauses."""
+    """Parses OUTPUT of steps.py: times and CPU times of the steps, and times and lengths of the pauses."""
     found = {"step": [], "pause": []}
     for line in path.read_text().splitlines() if path.exists() else ():
         kind, *numbers = line.split()
@@ -45,7 +45,7 @@ def lines_of(path):
 
 
 class Side:
-    """One tool measured on one program."""
+    """One tool, measured on one program."""
 
     def __init__(self, options, name, tool, folder):
         self.options, self.tool = options, tool
@@ -100,7 +100,8 @@ class Side:
         return [b - a for a, b in zip(cpu[first:last], cpu[first + 1:last])]
 
     def pauses_ms(self):
-        """Returns the longest pause during attach and detach, and the longest pause before the attach, both in ms."""
+        """Returns the longest pause during the attach and the detach, and the longest pause before the attach, in
+        ms."""
         pauses = lines_of(self.steps_file)[1]
         steps = lines_of(self.steps_file)[0]
         if not self.windows or not steps:

@@ -86,7 +86,7 @@ def plain():
     finish(steps=step, weights=digest.hexdigest())
 
 
-# ---- adversarial moments ----
+# ---- attaches at bad moments ----
 
 
 def imports():

@@ -23,12 +23,12 @@ NAMES = ["dict_cache", "c_buffer", "kept_loss_graph", "gc_cycles", "lru_cache_me
 
 
 def start_until_step(python, name, flags, folder, step):
-    """Starts a program, receives its marks up to step STEP, closes the socket, and returns the process."""
+    """Starts a program, receives its marks up to step STEP, and closes the socket. Returns the process."""
     path = folder / "marks"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as marks:
         marks.bind(str(path))
         marks.settimeout(120)
-        # The path is relative, because tables do not shorten paths.
+        # A relative path, because tables do not shorten paths.
         job = subprocess.Popen([python, f"zoo/{name}/main.py", *flags], cwd=ROOT,
                                env={**os.environ, "EBB_SOCKET": str(path)},
                                stdout=subprocess.DEVNULL)
@@ -41,8 +41,8 @@ def start_until_step(python, name, flags, folder, step):
 
 
 def verdict_of(options, run, truth):
-    """Returns the verdict of a recording, whether it is right, and whether the leaking line is in the first three rows
-    of the heap."""
+    """Returns the verdict on a recording, whether it is right, and whether one of the first three heap rows is the
+    leaking line."""
     result = subprocess.run([options.program, "verdict", "--json", run], stdout=subprocess.PIPE, text=True)
     tree = json.loads(result.stdout)
     tree = tree.get("tree", tree)

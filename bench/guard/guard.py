@@ -77,7 +77,7 @@ def leaker(options, ebb_flags, arguments, cgroup=None):
 
 
 def keep(found):
-    """Returns the values of one run that --json writes."""
+    """Returns the values of a run that --json writes."""
     doc = found["doc"]
     return {**{key: found[key] for key in FACTS}, "status": found["status"],
             "host_ooms": found["host_ooms"], "cgroup_ooms": found["cgroup_ooms"],
@@ -87,12 +87,12 @@ def keep(found):
 
 
 def counts_memory(options):
-    """Returns whether, on this machine, a job gets its own cgroup, which counts its memory."""
+    """Returns whether a job gets its own memory cgroup on this machine."""
     found = leaker(options, ["--limit", "512M"], ["leak", "most_mib=1"])
     return found["doc"]["guard"]["kernel_limit"], found["doc"]["guard"].get("cgroup_trouble")
 
 
-# ---- from the trigger to the request ------------------------------------------------------------
+# ---- time from the trigger to the checkpoint request ---------------------------------------------
 
 def ask_once(options, limit, reserve):
     # Without forecasts, no checkpoint is requested before memory crosses the threshold.
@@ -126,7 +126,7 @@ def part_ask(table, options):
     return results
 
 
-# ---- stops by the guard before the kernel kills -------------------------------------------------
+# ---- stops by the guard before the kernel acts ---------------------------------------------------
 
 def pace_of(found):
     took = (found["last_ns"] - found["begun_ns"]) / 1e9
@@ -139,7 +139,8 @@ def is_ebb_first(found):
 
 
 def stop_runs(options, what, count, rate, deaf, is_outer):
-    """Returns COUNT runs that grew at the intended rate, and at most COUNT runs that a busy machine slowed down."""
+    """Returns COUNT runs that grew at the intended rate, and up to COUNT runs that were slower because the machine was
+    busy."""
     flags = [] if is_outer else ["--limit", "2G"]
     arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
     at_pace, slow = [], []
@@ -209,7 +210,7 @@ def part_checkpoint(table, options):
 
     def once(i):
         time.sleep(0.4 * (i % at_once) if i < at_once else 0)
-        # 50 MB/s is 47.7 MiB/s, so 48 is a little faster.
+        # The requirement is 50 MB/s, which is 47.7 MiB/s.
         return leaker(options, ["--limit", "1G"], ["leak", "rate_mib=48", "save_ms=2000"])
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -314,11 +315,11 @@ TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save
            "save_mib": 32}
 SAVE_EVERY = (200, 600)  # A segment has about 470 steps, with two checkpoints or none.
 BESIDE_LIMIT = GIB
-VAIN_STARTS = 3  # Number of times that the loop restarted from the same step.
+VAIN_STARTS = 3  # The restart loop gives up after this many starts from the same step.
 
 
 class Marks:
-    """Listens on a socket in place of ebb's, and counts the steps that a trainer without ebb sends to it."""
+    """Listens on a socket in place of ebb, and counts the steps that the trainer reports."""
 
     def __init__(self, path):
         self.steps, self.last = 0, 0
@@ -372,7 +373,7 @@ def run_trainer(options, folder, command, marks, resume=False, **more):
     child = start(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                   stderr=subprocess.STDOUT, **more)
     out = child.communicate(timeout=PATIENCE_S)[0].decode(errors="replace")
-    time.sleep(0.05)  # The last marks of the job may still be in transit on the socket.
+    time.sleep(0.05)  # The job's last marks may not have been received yet.
     return child.returncode, out
 
 
@@ -409,7 +410,7 @@ def beside_loop(options, folder):
 
 
 def beside_earlyoom(options, folder):
-    """Runs in a separate pid namespace, so that earlyoom sees only the trainer and can end no other process."""
+    """Runs earlyoom and the trainer in their own pid namespace, where earlyoom cannot kill any other process."""
     marks = Marks(f"{folder}/marks")
     least = (meminfo_bytes("MemAvailable") - BESIDE_LIMIT) // 1024
     log = f"{folder}/earlyoom"
@@ -437,7 +438,7 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
-# Each compared way to run the job: a title and a function.
+# The compared ways to run the job, each with a title and a function.
 WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
         ("earlyoom, set to act at the same level", beside_earlyoom),
         ("a plain cgroup limit", beside_limit),
@@ -473,7 +474,7 @@ def beside(table, options):
             table.row(f"{what}: left out", "-", str(error))
             continue
         found["wall_s"] = time.monotonic() - began
-        # Number of steps that the job has to repeat after its restarts.
+        # Number of steps that were repeated after restarts.
         found["lost"] = found["steps"] - found["kept"]
         note = (f"{found['steps']} steps done, {found['lost']} of them lost; {found['starts']} "
                 f"start{'s' if found['starts'] > 1 else ''}, {found['wall_s']:.1f} s; ended by "

@@ -30,7 +30,7 @@ enum { WAYS_MAX = 8 };
 struct way {
     const char *name;
     bool is_plain, no_record, no_cgroup, no_guard;
-    /* Arrays of COUNT values: time until main is reached, and time until the job has ended. */
+    /* COUNT values each: time until the program reaches main, and time until the job has ended. */
     uint64_t *start_ns, *life_ns;
 };
 
@@ -67,7 +67,7 @@ static unsigned count_fds(void)
     return n;
 }
 
-/* Reads smaps_rollup, which counts pages; other counters lag behind. */
+/* Reads smaps_rollup, which counts pages exactly; other counters lag behind. */
 static void look(struct state *ret)
 {
     char line[256];
@@ -184,7 +184,7 @@ static void parse_ways(struct way ways[WAYS_MAX], int n, char **names, unsigned 
         ways[i].life_ns = calloc(count, sizeof *ways[i].life_ns);
         if (!ways[i].name || !ways[i].start_ns || !ways[i].life_ns)
             give_up("unknown WAY, or out of memory");
-        /* The memory is touched now, so that it does not count as growth. */
+        /* The arrays are touched now, so that their memory is not mistaken for growth. */
         memset(ways[i].start_ns, 1, count * sizeof *ways[i].start_ns);
         memset(ways[i].life_ns, 1, count * sizeof *ways[i].life_ns);
     }
@@ -213,10 +213,10 @@ int main(int argc, char **argv)
         give_up(err.text);
     proc_raise_nofile(&nofile);
     parse_ways(ways, n, argv + 5, count);
-    /* Makes this process the parent of all of its descendants that become orphans. */
+    /* Orphaned descendants become children of this process. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     look(&before);
-    look(&before); /* The first reading allocates the buffers that the second one uses. */
+    look(&before); /* The first call allocates buffers that later calls reuse. */
     for (unsigned i = 0; i < count; i++)
         for (int w = 0; w < n; w++) {
             usleep(pause_us);

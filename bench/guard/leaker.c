@@ -24,15 +24,15 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Eight numbers in a shared mapping of FACTS, read by bench/guard/guard.py in this order. */
+/* Mapped from the file FACTS. bench/guard/guard.py reads these eight values in this order. */
 struct facts {
-    volatile uint64_t begun_ns; /* All times in this struct are CLOCK_MONOTONIC. */
-    volatile uint64_t last_ns;  /* Time when the newest piece of memory was touched. */
-    volatile uint64_t bytes;    /* Bytes leaked until the newest piece was touched. */
-    volatile uint64_t asked;    /* Number of checkpoint requests that the job received. */
-    volatile uint64_t done;     /* Number of checkpoints that the job has written. */
+    volatile uint64_t begun_ns; /* All times are CLOCK_MONOTONIC in ns. */
+    volatile uint64_t last_ns;  /* Time when the newest piece of leaked memory was touched. */
+    volatile uint64_t bytes;    /* Bytes leaked up to that time. */
+    volatile uint64_t asked;    /* Number of checkpoint requests received. */
+    volatile uint64_t done;     /* Number of checkpoints written. */
     volatile uint64_t crossing_ns;
-    volatile uint64_t crossed_ns; /* Time when the memory above the threshold was touched. */
+    volatile uint64_t crossed_ns; /* Time when memory beyond the threshold was touched. */
     volatile uint64_t heard_ns;   /* Time when the checkpoint request arrived. */
 };
 
@@ -151,8 +151,8 @@ static void *make_checkpoints(void *unused)
     return unused;
 }
 
-/* Allocates at absolute times, so that one delay does not slow down the rest, and continues while a
- * checkpoint is written. */
+/* Leaks on a schedule of absolute times, so that a delay is caught up, and also while a checkpoint
+ * is being written. */
 static void leak(void)
 {
     const size_t piece = set.rate_mib > 0 && set.rate_mib < 256 ? MIB / 4 : MIB;
@@ -190,7 +190,7 @@ static uint64_t number_in(const char *path, const char *key)
     return at ? strtoull(at + (key ? strlen(key) : 0), NULL, 10) : 0;
 }
 
-/* Finds the folder of the cgroup that counts our memory, v1 or v2. */
+/* Finds the folder of our memory cgroup, v1 or v2. */
 static bool find_cgroup(char *ret, size_t size, bool *ret_v2)
 {
     char line[2048], name[4200];
@@ -212,7 +212,7 @@ static bool find_cgroup(char *ret, size_t size, bool *ret_v2)
     return found;
 }
 
-/* Counts memory as the guard does: usage minus reclaimable memory, and in v1 minus all kernel
+/* Calculates memory as the guard does: usage minus reclaimable memory and, in v1, minus all kernel
  * memory. */
 static uint64_t used_bytes(void)
 {
@@ -234,7 +234,7 @@ static uint64_t used_bytes(void)
     return used > cache ? used - cache : 0;
 }
 
-/* Allocates up to 2 MiB below the threshold, waits, and then exceeds the threshold by 2 MiB. */
+/* Allocates up to 2 MiB below the threshold, waits, and then allocates to 2 MiB above it. */
 static void cross(void)
 {
     char id[64];
@@ -244,7 +244,7 @@ static void cross(void)
     if (!limit)
         exit(1);
     char *at = reserve(most);
-    madvise(at, most, MADV_HUGEPAGE); /* Huge pages only make the allocation faster. */
+    madvise(at, most, MADV_HUGEPAGE); /* Huge pages only speed up the allocation. */
     say_hello();
     for (uint64_t now; (now = used_bytes()) + 40 * MIB < line; used += 8 * MIB)
         memset(at + used, 1, 8 * MIB);
@@ -254,8 +254,7 @@ static void cross(void)
     sleep_until(now_ns() + (uint64_t)set.hold_ms * 1000000u);
     facts->begun_ns = now_ns();
     if (recv(requests, id, sizeof id, MSG_PEEK | MSG_DONTWAIT) > 0)
-        exit(
-            3); /* The request came before the threshold was crossed, so nothing can be measured. */
+        exit(3); /* Requested before the threshold was crossed: nothing can be measured. */
     facts->crossing_ns = now_ns();
     memset(at + used, 1, 4 * MIB);
     facts->crossed_ns = now_ns();

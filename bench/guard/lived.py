@@ -28,7 +28,7 @@ MIB = 1 << 20
 PATIENCE_S = 300
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-# Every program starts with this code: LIMIT in bytes, a folder on disk, a folder in memory, and a few helpers.
+# Prepended to every program: LIMIT in bytes, folders on disk (DISK) and in memory (SHM), and helper functions.
 HEAD = f"""
 import mmap, os, sys
 LIMIT, DISK, SHM, PAGE = int(sys.argv[1]), sys.argv[2], sys.argv[3], {PAGE}
@@ -63,7 +63,7 @@ def make_files(count):
         os.close(os.open("%s/%d/%d" % (DISK, i // 1000, i), os.O_CREAT | os.O_WRONLY, 0o600))
 """
 
-# A dentry takes 192 bytes, an inode of a disk file system about 1,100.
+# Each dentry needs 192 bytes of kernel memory, and each inode of a disk file system about 1,100.
 PROGRAMS = {
     "page_cache_read": """
 write_file("a", 2 * LIMIT)
@@ -152,13 +152,13 @@ while True:
     time.sleep(0.005)
 """,
 }
-# cgroup v1 does not report which kernel memory is reclaimable. The guard therefore counts no kernel memory, and the
-# kernel kills the program before the guard acts.
+# cgroup v1 does not report how much kernel memory is reclaimable. The guard therefore ignores kernel memory, and the
+# kernel kills this program before the guard acts.
 NOT_SEEN_IN_V1 = ("leak_in_pipes",)
 
 
 class Ways:
-    """Runs one program in each of the three ways; returns None for a way that the machine does not allow."""
+    """Runs a program in each of the three ways. The result of a way that is not possible on this machine is None."""
 
     def __init__(self, ebb, limit, scratch):
         self.ebb, self.limit, self.scratch = ebb, limit, scratch
@@ -231,12 +231,12 @@ def has_lived(done):
 
 
 def is_caught(done):
-    """Returns whether the guard stopped the program, and not the kernel."""
+    """Returns whether the guard, and not the kernel, ended the program."""
     return done["status"] == 124 and not done["oom_kills"]
 
 
 def fate(done):
-    """Returns the result in one or two words."""
+    """Returns a result as one or two words for the table."""
     if done is None:
         return "no cgroup"
     if has_lived(done):
@@ -258,13 +258,13 @@ def guard_lines(done):
 
 
 def judge(name, found, version):
-    """Returns the defects found, as a list of strings."""
+    """Returns the ways in which the guard failed, as a list of names."""
     if name in NOT_SEEN_IN_V1 and version != 2:
         return []
     if name in LEAKS:
         return [way for way in ("limit", "inside") if found[way] and not is_caught(found[way])]
     if found["plain"] and not has_lived(found["plain"]):
-        return []  # The program does not survive alone, so the guard may stop it.
+        return []  # The program does not survive without ebb, so the guard may stop it.
     return [way for way in ("limit", "inside") if found[way] and not has_lived(found[way])]
 
 

@@ -22,7 +22,7 @@ import time
 
 NOBODY = 65534
 BAR_S, PATIENCE_S = 10, 120
-# The fork bomb ends by itself, so that the machine survives an ebb that cannot end it.
+# Each process exits by itself after a while, so that the machine recovers even if ebb cannot end the job.
 BOMB = f"""
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    os.nice(-10)  # Without a higher priority for the measurement, the fork bomb would delay the measurement itself.
+    os.nice(-10)  # The measurement runs at a higher priority, because the fork bomb would delay it otherwise.
     for _ in range(options.runs):
         group = Pids(options.processes)
         folder = tempfile.mkdtemp(prefix="ebb-storm-")

@@ -51,7 +51,7 @@ static int find_hooks(struct dl_phdr_info *info, size_t len, void *unused)
     return 1;
 }
 
-/* Hooks that only notify the library are not removed, because they allocate nothing. */
+/* Hooks that only notify the library are kept, because they do not sample. */
 static bool is_switched(const char *name)
 {
     return strcmp(name, "dlclose") != 0 && strcmp(name, "prctl") != 0;
@@ -71,7 +71,7 @@ static uintptr_t behind(const char *name)
     return 0;
 }
 
-/* Most slots are read-only after relocation, so the page is made writable first. */
+/* Most slots are read-only after relocation, so their page is made writable first. */
 static bool make_writable(const uintptr_t *at)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)at & ~(page - 1);
@@ -95,7 +95,7 @@ struct dynamic {
     size_t bytes[2];
 };
 
-/* The dynamic linker has relocated these entries, except entries in read-only memory. */
+/* The dynamic linker relocates these entries in place, unless they are in read-only memory. */
 static uintptr_t address_of(uintptr_t base, uintptr_t value)
 {
     return value < base ? base + value : value;
@@ -184,7 +184,8 @@ void ab_set(int hooks, int small)
         allocator_set(DOMAIN_MEM + i, small ? &hooked[i] : &original[i]);
 }
 
-/* Returns the number of samples, the number of samples that ended, and the time spent on both. */
+/* Returns the number of samples taken, the number of samples that ended, and the nanoseconds spent
+ * on both. */
 void ab_cost(const struct heap_header *h, uint64_t ret[3])
 {
     ret[0] = atomic_load(&h->samples);

@@ -25,7 +25,7 @@ SIDES = {"off": (0, 0), "hooks": (1, 0), "small": (1, 1)}
 
 class Switch:
     def __init__(self, path):
-        self.library = ctypes.PyDLL(path)  # PyDLL is used because the interpreter's lock must be held during the calls.
+        self.library = ctypes.PyDLL(path)  # PyDLL holds the GIL during the calls, which they require.
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = self.find_header()
@@ -38,7 +38,7 @@ class Switch:
                 found = re.match(r"([0-9a-f]+)-.*memfd:ebb-heap", line)
                 if found:
                     return ctypes.c_void_p(int(found[1], 16))
-        return None  # No samples were taken yet, or the program is not running under ebb run.
+        return None  # No samples yet, or not running under ebb run.
 
     def set(self, side):
         self.library.ab_set(*SIDES[side])
@@ -51,7 +51,7 @@ class Switch:
 
 
 def warm_up(unit):
-    """Runs UNIT until the sampling interval has settled. Returns the seconds per unit."""
+    """Runs UNIT until the sampling interval has settled; returns the seconds per unit."""
     begin = time.perf_counter()
     count = 0
     while count < workloads.WARM_UP_UNITS or time.perf_counter() - begin < WARM_UP_S:

@@ -34,7 +34,7 @@ WARM_UP_S = 1.0
 
 
 def wait_for_ebb(library):
-    """All compared processes have the same threads, because malloc takes its locks only if there are several."""
+    """All compared processes need equally many threads, because malloc takes locks only if there are several."""
     from attached import Ebb
 
     return Ebb(library)
@@ -71,7 +71,8 @@ def serve(channel, unit, units, prepare, seed):
     moved = [bytes(chance.randrange(16, 500)) for _ in range(chance.randrange(20_000))]
     prepare()
     gc.collect()
-    # collections skip frozen objects; the modules of ebb would slow down the collections of a small process
+    # the garbage collector skips frozen objects; otherwise ebb's modules would slow down the collections of this small
+    # process
     gc.freeze()
     for _ in range(units):
         unit()
@@ -101,8 +102,8 @@ def block(channel):
 
 
 def measure_layout(arguments, unit, units, layout):
-    """Returns the logarithms of the CPU-time ratios to the process that was never attached to, each as a mean over all
-    rounds."""
+    """Returns, for each process, the logarithm of its CPU time relative to that of the reference process, as a mean
+    over all rounds."""
     library = os.path.abspath(arguments.library)
     channels = {name: fork(unit, units, lambda prepare=prepare: prepare(library, arguments.cycles), f"{name}{layout}")
                 for name, prepare in SIDES.items()}
@@ -113,7 +114,7 @@ def measure_layout(arguments, unit, units, layout):
         for name, found in logs.items():
             found.append(math.log(times[name] / times["never"]))
     for channel in channels.values():
-        channel.shutdown(socket.SHUT_RDWR)  # the child processes have copies of this descriptor
+        channel.shutdown(socket.SHUT_RDWR)  # child processes have copies of this descriptor
         channel.close()
         os.wait()
     return {name: heap.trimmed_mean(found) for name, found in logs.items()}

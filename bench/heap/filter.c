@@ -22,7 +22,7 @@
 
 enum { PAIRS = 20000, SLOTS = 4096, TURNS_MAX = 2000, THREADS_MAX = 2, LIVE_MANY = 20000 };
 
-/* glibc's own functions, even if others are preloaded. */
+/* glibc's own malloc and free, even if others are preloaded. */
 extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *p);
 
@@ -31,7 +31,7 @@ extern void __libc_free(void *p);
 static void *(*volatile real_malloc)(size_t);
 static void (*volatile real_free)(void *);
 
-/* ---- the variants ---- */
+/* ---- the compared variants ---- */
 
 static NOINLINE void *pass_malloc(size_t size)
 {
@@ -43,7 +43,7 @@ static NOINLINE void pass_free(void *p)
     real_free(p);
 }
 
-/* No samples are taken in this variant, because the countdown starts at a very large value. */
+/* This variant takes no samples, because the countdown starts at a very large value. */
 static NOINLINE void *counted_malloc(size_t size)
 {
     heap_thread.countdown -= (int64_t)size;
@@ -67,7 +67,7 @@ static NOINLINE void filtered_free(void *p)
         maybe_live_free(p);
 }
 
-/* In this alternative layout, the bit of a pointer may be anywhere in the filter. */
+/* An alternative filter layout, in which the hash of a pointer selects any bit of the filter. */
 static _Atomic(uint64_t) scattered[LIVE_FILTER_BITS / 64];
 
 static inline uint32_t scattered_bit(uintptr_t p)
@@ -91,7 +91,7 @@ struct way {
     void (*give)(void *);
 };
 static const struct way ways[] = {
-    /* glibc's own malloc is the reference of the comparison. */
+    /* The reference of the comparison: glibc's own malloc. */
     {"plain", __libc_malloc, __libc_free},
     {"pass through", pass_malloc, pass_free},
     {"countdown, filter", counted_malloc, filtered_free},
@@ -101,7 +101,7 @@ static const struct way ways[] = {
 enum { WAYS_MAX = sizeof(ways) / sizeof(ways[0]) };
 static int n_ways = WAYS_MAX - 1;
 
-/* ---- the work ---- */
+/* ---- the measured loops ---- */
 
 struct worker {
     pthread_t thread;
@@ -143,7 +143,7 @@ static void *work(void *argument)
     struct worker *w = argument;
     uint64_t random = 1;
     heap_thread.countdown = INT64_MAX;
-    /* The first three turns are warm-up and not measured. */
+    /* The first three turns are a warm-up and are discarded. */
     for (int turn = -3; turn < w->turns; turn++)
         for (int i = 0; i < n_ways; i++) {
             const struct way *way = &ways[((unsigned)i + (unsigned)(turn + 3)) % (unsigned)n_ways];
@@ -173,8 +173,8 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* Returns the median over all threads and turns: of the time of a variant, or of its difference to
- * the plain variant. */
+/* Returns the median, over all threads and turns, of a variant's time or of its difference to the
+ * plain variant. */
 static double result(const struct worker *workers, int threads, int way)
 {
     static double all[THREADS_MAX * TURNS_MAX];

@@ -39,7 +39,7 @@ def run_json(run):
 
 
 def under_ebb(options, name, program, **more):
-    """Returns the run folder after the run has finished."""
+    """Runs a job until it ends; returns its run folder."""
     run = f"{options.scratch}/{name}"
     subprocess.run([options.ebb, "run", "-q", "-d", run, "--", *program], check=True, timeout=PATIENCE_S,
                    stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**clean_env(), **more.pop("env", {})},
@@ -73,7 +73,7 @@ def trimmed_mean(values, share=0.1):
 
 
 def percent(logs):
-    """Returns the median of ratios and its 95 % bounds. They are computed from logarithms, so that noise does not bias
+    """Returns the median of RATIOS with 95 % bounds. Both are computed from logarithms, so that noise does not bias
     them."""
     chance = random.Random(1)
     found = sorted(trimmed_mean(chance.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
@@ -134,7 +134,7 @@ def part_slowdown(table, options):
 # ---- memory and disk ----------------------------------------------------------------------------
 
 def most_bytes(options):
-    """Returns the size of the library and its table, including pages that are not in use."""
+    """Returns the upper bound on the memory of the library and its table, as if all of their pages were in use."""
     found = subprocess.run(["size", f"{options.build}/libebb-heap.so"], capture_output=True, text=True, check=False)
     if found.returncode != 0:
         return None
@@ -142,7 +142,7 @@ def most_bytes(options):
 
 
 def watch_files(run, job):
-    """Returns sizes of the largest heap file over time, until the job has ended."""
+    """Returns the size of the largest heap file over time, until the job has ended."""
     begin, sizes = time.monotonic(), []
     while job.poll() is None and time.monotonic() - begin < PATIENCE_S:
         try:
@@ -155,8 +155,8 @@ def watch_files(run, job):
 
 
 def readings_in(seconds):
-    """Returns the number of readings in a run, as store_interval_ns spaces them: every 2 s at first, later every 500th
-    of the run."""
+    """Returns the number of snapshots in the heap history of a run of this duration: one every 2 s at first, later one
+    per 1/500 of the elapsed time (store_interval_ns)."""
     return seconds / 2 if seconds < 1000 else 500 + 500 * math.log(seconds / 1000)
 
 
@@ -187,7 +187,7 @@ def disk_rows(table, run, sizes):
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
         size = first + per_reading * readings_in(length)
-        # After this reading only the final block is written, which repeats all data.
+        # After this, only the final block is written, which repeats all data.
         most = FILE_FULL + max(first, per_reading)
         table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
                   note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "

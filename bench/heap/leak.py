@@ -3,7 +3,7 @@
 
     bench/heap/leak.py blocks|objects
 
-With blocks, the leak is a cache of decoded data of 100 kB each; with objects, a list of small dictionaries.
+With "blocks", the leak is a cache of decoded data, 100 kB each; with "objects", it is a list of small dictionaries.
 """
 
 import sys

@@ -1,6 +1,6 @@
-/* Measures the CPU time for reading a full heap table in the supervisor: 32 K live samples of
- * 2,000 sites, with names and stacks of a large program. Also measures the size of the file and
- * the memory used. */
+/* Measures the CPU time that the supervisor needs to read a full heap table: 32 K live samples of
+ * 2,000 sites, with the names and stacks of a large program. Also measures the file size and the
+ * memory used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -110,7 +110,7 @@ static void measure_live(const struct live_table *table)
     live_samples_fini(&live);
 }
 
-/* Between two readings 400 samples end and 400 begin, which is 200/s. */
+/* Between two reads of the table, 400 samples end and 400 begin: 200/s. */
 static void measure_store(struct heap_table *t, const struct live_table *table,
                           struct store_writer *w)
 {

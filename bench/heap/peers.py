@@ -1,4 +1,5 @@
-"""Runs other profilers on the same programs, as whole processes in turn, and prints ratios to the plain program."""
+"""Compares heap profilers on the same programs: runs each as a whole process, in turn, and prints its cost relative to
+the plain program."""
 
 import glob
 import json
@@ -72,8 +73,7 @@ def plain_env():
 
 
 def wait(child):
-    """Returns CPU seconds of the process and its children, or None if it did not finish and was killed with its
-    session."""
+    """Returns the CPU seconds of the process and its children, or None if it timed out and its session was killed."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         pid, _, usage = os.wait4(child.pid, os.WNOHANG)
@@ -141,7 +141,7 @@ def row_of(table, peer, plain, name):
 
 
 def ahead(table, all_peers, plain, name):
-    """Compares ebb with every tool that shows Python lines."""
+    """Prints a comparison of ebb with every tool that shows Python lines."""
     others = [p for p in all_peers if p.lines == "yes" and p.name != "ebb" and p.runs.get(name)]
     ours = next(p for p in all_peers if p.name == "ebb")
     if not others or not ours.runs.get(name):

@@ -22,8 +22,7 @@ struct block {
 static struct site {
     const char *name;
     double bytes, variance;
-    /* The blocks are in a static array, so that the program's own bookkeeping does not use
-     * malloc. */
+    /* A static array, because the program's own bookkeeping must not call malloc. */
     struct block *blocks;
     uint32_t n;
 } sites[SITES];
@@ -65,7 +64,7 @@ static void count(struct site *s, size_t size, int sign)
     s->variance += sign * variance_of(size);
 }
 
-/* Sites differ in their sizes, from tens of bytes to several times the interval. */
+/* Each site has its own block sizes, from tens of bytes to several times the interval. */
 static size_t size_at(int site)
 {
     size_t scale = (size_t)16 << site % 14;
@@ -79,8 +78,8 @@ static void allocate(int i)
     void *p = take[i](size);
     if (!p)
         exit(1);
-    /* One block in three is freed at once, as is every block when the slots are full. After each
-     * kept block, a random block of the site is freed with a chance of one in four. */
+    /* One block in three is freed at once; if the slots are full, every block is. After a block is
+     * kept, a random block of the site is freed with a probability of one in four. */
     if (s->n == SLOTS || chance(3) == 0) {
         free(p);
         return;

@@ -12,15 +12,15 @@ import time
 
 SITES = 20
 TICKS_PER_S = 50
-SAMPLES_PER_S = 40  # Half of the value in sites.c, because the loop's own allocations are sampled as well.
+SAMPLES_PER_S = 40  # Half of the value in sites.c, because the loop's own allocations are also sampled.
 HEADER = sys.getsizeof(b"")
 CALM_S = 6
 CALM_SAMPLES_PER_S = 12
 
 
 def site(number):
-    """Returns a function that calls bytes(). Each function is compiled separately, so that each is a separate call
-    site."""
+    """Returns a function that calls bytes(). Each function is compiled separately, so that it is a call site of its
+    own."""
     scope = {}
     code = compile(f"def site_{number}(size):\n    return bytes(size)\n", f"site{number}.py", "exec")
     exec(code, scope)  # pylint: disable=exec-used
@@ -54,14 +54,14 @@ class Site:
             share = -math.expm1(-size / self.interval)
             total += size * count
             variance += size * size * count * (1 - share) / share
-        # Allocating all objects at once would make the sampling coarser at the end.
+        # If all objects were allocated at once, the sampling would become coarser at the end.
         time.sleep(0.2)
         return f"{self.name} {total:.0f} {variance:.0f}\n"
 
 
 def calm_down(interval):
-    """Python allocates so fast at its start that the sampling interval increases. Waits until the interval is as
-    requested again."""
+    """Python allocates so fast at its start that the sampling interval grows. Waits until the interval is back at the
+    requested value."""
     for _ in range(CALM_S * TICKS_PER_S):
         for _ in range(64):
             bytes(int(interval * CALM_SAMPLES_PER_S / TICKS_PER_S / 64))

@@ -59,7 +59,7 @@ def wait_for_file(path, job):
 
 
 def sites_of(found):
-    """Returns live bytes and bounds by function."""
+    """Returns the live bytes and their bounds, by function."""
     rows = {}
     for row in found["rows"]:
         name, live = row["where"]["function"], row["live"]
@@ -70,7 +70,7 @@ def sites_of(found):
 
 
 def compare(truth, rows):
-    """Returns for each site the error of its estimate in standard deviations, and whether the truth is within the
+    """Returns for each site the error of the estimate, in standard deviations, and whether the true value is within the
     bounds."""
     found = []
     for name, (held, sigma) in truth.items():
@@ -121,7 +121,7 @@ def truth_rows(table, kind, sites):
     if n == 0:
         return
     inside = sum(abs(site["sigmas"]) <= 2 for site in sites)
-    # Number of sites outside their 95 % bounds that is expected by chance.
+    # Expected number of sites whose true value is outside the 95 % bounds by chance.
     allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)
     total = sum(site["found"] for site in sites) / sum(site["true"] for site in sites)
     table.bar(f"{kind}: sites within 2 standard deviations", 100 * inside / n, round(95 - allowed, 1), "%",
@@ -150,8 +150,8 @@ def is_first(found, line):
 
 
 def watch_leak(options, run, line, seconds):
-    """Polls once per second. Returns the time when the line first appeared in the table, and the polls at which it was
-    the first row."""
+    """Polls `ebb heap` once per second. Returns the time when the line first appeared in the table, and the times of
+    the polls in which it was in the first row."""
     begin, looks, last = time.monotonic(), [], None
     while time.monotonic() - begin < seconds:
         found = heap(options, run, "--top=1")
@@ -164,7 +164,7 @@ def watch_leak(options, run, line, seconds):
 
 
 def stays(looks):
-    """Returns the earliest time from which every poll had the source line in its first row."""
+    """Returns the time from which the source line was in the first row of every poll."""
     since = None
     for at, first in looks:
         since = (since if since is not None else at) if first else None

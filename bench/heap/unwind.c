@@ -25,7 +25,7 @@ struct figures {
     int rounds;
     size_t own_frames, gcc_frames;
     bool is_whole;
-    double *warm, *cold, *gcc; /* Nanoseconds per unwound stack, one value for each round. */
+    double *warm, *cold, *gcc; /* Nanoseconds per unwound stack in each round. */
 };
 
 static double walk_ns(struct figures *f, bool is_cold)

@@ -69,7 +69,7 @@ def make_loop():
 
 
 class Images:
-    """JPEGs that a loader worker converts to tensors, as in most training jobs."""
+    """JPEGs, decoded to tensors by a loader worker as in most training jobs."""
 
     def __init__(self, count):
         self.jpegs = list(pictures(count, SIDE))
@@ -118,7 +118,8 @@ def make(name, workers=1):
 
 
 def profiler_bytes(pid):
-    """Returns the resident bytes of the library and of its table in process PID, according to their mappings."""
+    """Returns the resident bytes of the profiler's library and of its heap table in process PID, from the process's
+    mappings."""
     total, end, counts = 0, None, False
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -151,7 +152,8 @@ def nap(pipe):
 
 
 def watch():
-    """Returns the profiler's memory in this process, its workers, an idle forked child and an idle new Python."""
+    """Returns the profiler's memory in this process, in its loader workers, in an idle forked child, and in an idle new
+    Python process."""
     workers = children()
     here, there = multiprocessing.get_context("fork").Pipe()
     forked = multiprocessing.get_context("fork").Process(target=nap, args=(there,))

@@ -1,4 +1,4 @@
-"""Creates a virtual environment for the peers on top of a Python that has torch."""
+"""Creates a virtual environment for the compared tools on top of a Python that has torch."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PIP_S = 300
-# Maps each package to a module that shows that it is installed.
+# Maps each package to a module whose import shows that the package is installed.
 PACKAGES = (("memray", "memray"), ("scalene", "scalene"), ("filprofiler", "filprofiler"),
             ("psrecord", "psrecord"), ("psutil", "psutil"))
 SITES = "import sys; print(*(p for p in sys.path if p.endswith(('site-packages', 'dist-packages'))), sep='\\n')"
@@ -24,7 +24,8 @@ def has(python, module):
 
 
 def make_venv(base, venv):
-    """Returns the environment's Python. It can import everything that BASE can; nothing is written to BASE."""
+    """Returns the Python of the virtual environment. It can import everything that BASE can; BASE itself is not
+    changed."""
     python, kept = f"{venv}/bin/python", f"{venv}/base"
     wanted = output([base, "-c", f"import sys; print(sys.version, sys.prefix); {SITES}"])
     if os.path.exists(kept):
@@ -48,7 +49,8 @@ def why_pip_failed(text):
 
 
 def install(base, venv, wheels):
-    """Returns (python, {package: why it is missing}). WHEELS is a folder with packages, used instead of the network."""
+    """Returns (python, {package: reason why it is missing}). WHEELS is a folder of packages to use instead of the
+    package index."""
     python, missing = make_venv(base, venv), {}
     source = ["--no-index", "--find-links", os.path.abspath(wheels)] if wheels else ["--retries", "1"]
     for package, module in PACKAGES:

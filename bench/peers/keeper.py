@@ -46,7 +46,7 @@ def below(top):
 
 
 def own_bytes(pids):
-    """Returns the anonymous and shared memory of the processes, each page counted once."""
+    """Returns the anonymous and shared memory of the processes; a page shared by several processes is included once."""
     total = 0
     for pid in pids:
         try:

@@ -34,12 +34,12 @@ import reports  # noqa: E402
 import survival  # noqa: E402
 import tools  # noqa: E402
 
-# Name of each program and the option of its variant: a leak of Python objects, a leak in a C library, a benign
-# look-alike, and a leak at evaluations.
+# The programs, each with the option that selects its variant: a leak of Python objects, a leak in a C library, benign
+# growth, and a leak at evaluations.
 PROGRAMS = {"logger_table": [], "c_buffer": [], "lazy_images": [], "eval_logits": ["--leak"]}
 QUICK = ("c_buffer", "lazy_images")
 LOOK_MS = 200
-SLOW = 4  # A tool that takes more than this many times as long as the plain program is not run again.
+SLOW = 4  # A tool that is slower than the plain program by this factor is not run again.
 NOT_HERE = 77  # Exit status of a zoo program that cannot run here.
 MB = 1e6
 REPORT_BYTES = 4 << 20
@@ -76,8 +76,7 @@ def folder_bytes(folder):
 
 
 def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
-    """Returns the keeper's record of one run, and the result of READ(folder) on the run's folder. LANE is the set of
-    CPUs to use."""
+    """Returns the keeper's record of one run, and READ(folder) of the run's folder. LANE is the set of CPUs to use."""
     name, flags = program
     with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
         folder, kept = f"{outer}/out", f"{outer}/kept.json"
@@ -101,7 +100,7 @@ def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
 
 
 def keep_reports(outer, target):
-    """Copies the tool's files and the output, except large files."""
+    """Copies the tool's output and files, without large files."""
     def large(folder, names):
         return [name for name in names if os.path.isfile(f"{folder}/{name}")
                 and os.path.getsize(f"{folder}/{name}") > REPORT_BYTES]
@@ -110,7 +109,7 @@ def keep_reports(outer, target):
 
 
 def failure(options, found, last):
-    """Returns why the job did not finish, or None if it did."""
+    """Returns the reason why the job did not finish, or None."""
     if found["timed_out"]:
         return f"not over after {options.deadline:g} s, and ended"
     if found["status"] == NOT_HERE:
@@ -119,7 +118,7 @@ def failure(options, found, last):
 
 
 def answer(options, tool, program):
-    """Makes one run at the given pace and reads the tool's report."""
+    """Runs the program once at the given pace and reads the tool's report."""
     truth = truth_of(*program)
 
     def read(folder, found):
@@ -137,9 +136,9 @@ def answer(options, tool, program):
 
 
 def answers(options, all_tools, programs):
-    """Returns {(tool, program): found}. JOBS runs are in progress at a time, because nothing is timed here."""
+    """Returns {(tool, program): result}. JOBS runs are in progress at the same time, because nothing is timed."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
-    # Slow tools start first; otherwise one of them would run alone at the end.
+    # Slow tools are started first, so that none of them runs alone at the end.
     asked.sort(key=lambda pair: not pair[0].is_slow)
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda pair: answer(options, *pair), asked))
@@ -147,8 +146,7 @@ def answers(options, all_tools, programs):
 
 
 def lanes(options):
-    """Returns one set of adjacent CPUs per lane. If one lane is enough, returns [None], which leaves the choice to the
-    kernel."""
+    """Returns a set of adjacent CPUs for each lane; for a single lane [None], so that the kernel chooses the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     width = len(cpus) // options.lanes
     if options.lanes < 2 or not width:
@@ -157,8 +155,8 @@ def lanes(options):
 
 
 def costs(options, all_tools, programs, said, keep):
-    """Returns {(tool, program): [(CPU ratio, wall ratio)]} relative to the plain run of the same round. After each run,
-    KEEP is called with all results so far."""
+    """Returns {(tool, program): [(CPU ratio, wall ratio)]}, relative to the plain run of the same round. Calls KEEP
+    with all results so far after each run."""
     ratios, slow, free = {}, set(), queue.SimpleQueue()
     for lane in lanes(options):
         free.put(lane)
@@ -182,7 +180,7 @@ def costs(options, all_tools, programs, said, keep):
 
 
 def one_round(options, timed, program, lane):
-    """Returns (tool, (CPU ratio, wall ratio)) of each run; the first of TIMED is the plain run."""
+    """Returns (tool, (CPU ratio, wall ratio)) for each run in TIMED, whose first entry is the plain run."""
     plain = None
     for tool in timed:
         if options.within and time.monotonic() - options.began > options.within:
@@ -200,7 +198,7 @@ def spread(values):
 
 
 def row_of(tool, program, said, ratios):
-    """Returns the cells of one row."""
+    """Returns the cells of a table row."""
     if tool.why:
         return [tool.name, "–", "–", "–", "–", "–", "–", "–", f"not run: {tool.why}"]
     found, plain = said[tool.name, program], said["plain", program]

@@ -13,14 +13,16 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
-# Minimum size of a row that counts as the leak. The leaks have 30 to 130 MB; a smaller row is there by chance.
+# Lower bound on the size of a row that is accepted as the leak. The leaks have 30 to 130 MB; a smaller row matches only
+# by chance.
 LEAST = 10e6
-REPORT_S = 240  # Seconds allowed for making a report from the recording.
-SCALENE_UNSURE = 0.95  # Minimum probability of a leak that scalene reports.
+REPORT_S = 240  # Time limit for generating a report from a recording.
+SCALENE_UNSURE = 0.95  # Lower bound on the leak probability that scalene must report.
 
 
 def last_word(function):
-    """Some tools omit the class of a method. A comprehension counts as the function that contains it."""
+    """Some tools leave out the class of a method. A comprehension is treated as part of the function that contains
+    it."""
     return re.sub(r"\.<.*", "", function).split(".")[-1]
 
 
@@ -43,12 +45,12 @@ def row_in(rows, truth):
 
 
 def culprit_row(found, truth):
-    """Returns the best rank over all reports, or 0 if the function is in none."""
+    """Returns the best (lowest) nonzero rank over all reports, or 0 if the function is in none."""
     return min(filter(None, (row_in(rows, truth) for rows in found)), default=0)
 
 
 def function_at(file, line):
-    """Returns the innermost function that contains a line of a Python file."""
+    """Returns the innermost function that contains LINE of a Python file."""
     try:
         with open(os.path.join(ROOT, file), encoding="utf-8") as source:
             tree = ast.parse(source.read())
@@ -104,7 +106,7 @@ def tracemalloc_rows(_, folder):
 
 
 def scalene_lines(folder):
-    """Returns (peak MB, file, line) of each line of the table."""
+    """Returns (peak MB, file, line) for each line in scalene's report."""
     doc = read_json(f"{folder}/scalene.json")
     return [(line["n_peak_mb"], file, line["lineno"]) for file, found in doc["files"].items()
             for line in found["lines"]]
@@ -137,7 +139,7 @@ def ebb_verdict(options, folder):
 
 
 def ebb_right(options, folder, truth):
-    """Returns "yes", "NO", or "open" if the tool is undecided, and the tool's word."""
+    """Returns the tool's word, and whether it is right: "yes", "NO", or "open" if the tool is undecided."""
     word = ebb_verdict(options, folder)
     if word in truth["words"]:
         return "yes", word

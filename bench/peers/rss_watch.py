@@ -18,7 +18,7 @@ import time
 import psutil
 
 INTERVAL_S = 0.5
-WINDOW = 10  # Number of readings at each end of the run that are compared.
+WINDOW = 10  # Number of samples at the beginning and at the end of the run that are compared.
 THRESHOLD_MB = 50
 
 

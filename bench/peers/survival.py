@@ -18,7 +18,7 @@ LIMIT_S = 400
 
 
 def measure(options, half):
-    """Returns the rows of one half of the table, or no rows and a reason if it cannot be run."""
+    """Measures one half of the table. Returns its rows, or no rows and the reason."""
     env = {**os.environ, "EBB_BINARY": options.ebb, "EBB_BUILD_DIR": options.build}
     try:
         done = subprocess.run([options.python, os.path.abspath(__file__), half], env=env, text=True,
@@ -30,11 +30,11 @@ def measure(options, half):
 
 
 def begin(options):
-    """Measures the half of the table that must run alone, starts the other half in the background, and returns a future
-    of all rows."""
+    """Starts one half of the table in the background, measures the half that must run alone, and returns a future of
+    all rows."""
     alone = measure(options, "alone")
     pool = ThreadPoolExecutor(1)
-    # The title is the same for both halves of the table, so it is printed once.
+    # Both halves have the same title, so it is printed once.
     return pool.submit(lambda: (alone and measure(options, "rest")) + alone[1:])
 
 

@@ -1,4 +1,4 @@
-"""Defines how each compared tool is started and how its report is read."""
+"""Defines how each compared tool is started and how its report is parsed."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def memray(name, *flags, why):
 
 
 def helper(script, output):
-    """Returns a function that builds the command of a helper program, which starts the job under the tool."""
+    """Returns a function that builds the command line of a helper script, which starts the program under the tool."""
     def command(python, folder, program):
         return [python, f"{HERE}/{script}", f"{folder}/{output}", *program]
     return command
@@ -54,7 +54,7 @@ def ebb_command(options):
 
 
 def all_tools(options, missing):
-    """The tools are in the order of the table, the plain run first."""
+    """In the order of the table; the plain run is first."""
     no_memray = missing.get("memray")
     no_gdb = None if shutil.which("gdb") else "it needs gdb, which is not here"
     no_heaptrack = None if shutil.which("heaptrack") else "not installed, and no package of this system"

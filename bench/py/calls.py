@@ -70,7 +70,7 @@ def once(call, n, clock):
 
 
 def measure(times, work_ms):
-    """Returns microseconds per call: warm, cold in wall time, cold in the thread's CPU time."""
+    """Returns microseconds per call: warm, cold in wall time, and cold in CPU time of the thread."""
     work, found = Work(work_ms), {}
     for name, call in calls().items():
         rows = {"warm": [], "cold": [], "cold cpu": []}

@@ -40,8 +40,8 @@ ROOT = HERE.parents[1]
 RESAMPLES = 2000
 NOISE_BARS = 3
 PATIENCE_S = 150
-START_S = 25  # Seconds until one training loop is warm.
-# Each cost is the difference between an arm and its base.
+START_S = 25  # Seconds needed to warm up a training loop.
+# Each cost is the difference between the two named arms.
 COSTS = {"profiler": ("profiler", "nothing"), "marks": ("marks", "profiler"), "hooks": ("hooks", "profiler"),
          "all": ("all", "nothing"), "outside": ("nothing", "unwatched")}
 BARS = {"profiler", "marks", "hooks", "all"}
@@ -61,7 +61,8 @@ def missing(loop):
 
 
 def arms_of(costs):
-    """Same order as in cost_job.py, so that the same seed gives the same random choices."""
+    """Returns the arms needed for COSTS. Their order is the same as in cost_job.py, so that a seed produces the same
+    random choices."""
     needed = {arm for what in costs for arm in COSTS[what]}
     return [arm for arm in ("nothing", "profiler", "marks", "hooks", "all", "unwatched") if arm in needed]
 
@@ -70,8 +71,8 @@ def arms_of(costs):
 
 
 def run_loop(loop, arguments, seconds, binds_now=True):
-    """Slots that the linker has not bound yet cannot be switched. If a library does not load with LD_BIND_NOW, only the
-    slots that the warm-up has bound are switched."""
+    """Runs cost_job.py. GOT slots that are not bound yet cannot be switched; if a library does not load with
+    LD_BIND_NOW, only the slots bound during warm-up are switched."""
     ebb = pathlib.Path(os.environ.get("EBB_BINARY", ROOT / "build" / "ebb")).resolve()
     library = ebb.parent / "bench" / "heap" / "libab.so"
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
@@ -89,7 +90,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
             try:
                 status = job.wait(seconds * len(arguments.ms) + PATIENCE_S)
             except subprocess.TimeoutExpired:
-                job.terminate()  # Terminating `ebb run` terminates the whole job.
+                job.terminate()  # `ebb run` ends its whole job when it is terminated.
                 status = job.wait()
         if status or not os.path.exists(report):
             tail = pathlib.Path(log).read_text(errors="replace").splitlines()[-12:]
@@ -108,7 +109,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
 
 
 def means(row, column):
-    """Returns the mean of each arm in one round."""
+    """Returns the mean of COLUMN for each arm of a round."""
     by_arm = {}
     for block in row:
         by_arm.setdefault(block["arm"], []).append(block[column])
@@ -127,8 +128,8 @@ def interval(values, statistic):
 
 
 def cost_of(rounds, what, base_us):
-    """Returns the cost in percent of a step (mean, interval, trimmed mean and its upper bound) and the CPU time of
-    the process."""
+    """Returns the cost as a percentage of a step (mean, interval, trimmed mean and its upper bound), and the CPU time
+    of the process."""
     arm, base = COSTS[what]
     rows = [means(row, "wall_us") for row in rounds]
     cpu = [means(row, "cpu_us") for row in rounds]
@@ -141,7 +142,7 @@ def cost_of(rounds, what, base_us):
 
 
 def word(cost, bar):
-    """If the interval is much wider than the allowed cost, the measurement is inconclusive."""
+    """Rates a cost against the allowed cost BAR. The result is "too noisy" if the interval is much wider than BAR."""
     if cost["low"] > bar:
         return "MISSED"
     if cost["high"] - cost["low"] > NOISE_BARS * bar:
@@ -150,9 +151,9 @@ def word(cost, bar):
 
 
 def sampling_of(rounds, base_us):
-    """For blocks with the profiler on, returns the samples per second, the percentage of a step that sampling takes,
-    and how much of that percentage exceeds normal use. The sampling rate has a budget per second of wall time. The
-    budget saved while the profiler is off is assumed to be spent while it is on."""
+    """Returns, for the blocks with the profiler on: samples per second, the percentage of a step spent on sampling, and
+    how much of that percentage exceeds normal use. The profiler has a sampling budget per second of wall time; the
+    budget saved while it is off is assumed to be spent while it is on."""
     blocks = [block for row in rounds for block in row]
     on = [block for block in blocks if block["arm"] in ("profiler", "marks", "hooks", "all")]
     on_s, all_s = (sum(block["wall_s"] for block in some) for some in (on, blocks))

@@ -30,22 +30,23 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-# In a round of all arms, these run twice, because several other arms are compared with them.
+# In a round with all arms, these run twice, because several other arms are compared with them.
 TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
-SHORT_BLOCK_S = 0.05  # Short blocks are used for short steps, because drift within a second affects them less.
+SHORT_BLOCK_S = 0.05  # Short steps use short blocks, which drift of the machine within a second affects less.
 SHORT_STEP_S = 0.009
-SETTLE_S = 0.01  # Untimed seconds after each switch, as whole steps (0 if a step takes longer).
+SETTLE_S = 0.01  # Untimed seconds after each switch, rounded to whole steps (none if a step takes longer).
 WARM_UP_STEPS = 60
 WORKERS = 4
-HEADER_SAMPLES = 12  # Offsets of samples, ends and hook_ns in struct heap_header, in words of 8 bytes.
+HEADER_SAMPLES = 12  # Offset, in words of 8 bytes, of samples, ended samples and hook_ns in struct heap_header.
 
 
 class Profiler:
-    """Switches libebb-heap.so by means of bench/heap/ab.c, which redirects every slot that leads to a hook."""
+    """Switches the hooks of libebb-heap.so with bench/heap/ab.c, which redirects every GOT slot that points to a
+    hook."""
 
     def __init__(self, library):
-        self.library = ctypes.PyDLL(library)  # PyDLL keeps the interpreter's lock.
+        self.library = ctypes.PyDLL(library)  # PyDLL holds the GIL during the calls.
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = None
@@ -54,7 +55,7 @@ class Profiler:
         self.library.ab_set(on, on)
 
     def samples(self):
-        """Returns the number of samples so far, and the nanoseconds spent in them."""
+        """Returns the number of samples so far, and the nanoseconds spent on them."""
         if self.header is None:
             with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
                 found = re.search(r"^([0-9a-f]+)-.*memfd:ebb-heap", lines.read(), re.MULTILINE)
@@ -65,13 +66,14 @@ class Profiler:
 
 
 def ebb_module(name):
-    """Returns a module of the package in use, which has a private name if `ebb` is a module of the user."""
+    """Returns a module of the ebb package in use. The package has a private name if the user has a module named
+    `ebb`."""
     return sys.modules.get(f"ebb.{name}") or sys.modules.get(f"_ebb.{name}")
 
 
 class Due:
-    """Switches off readings that are due at certain times, and on again. Their clocks stop while the Python parts are
-    off. Otherwise every block with these parts would begin with overdue readings, and cost more than in normal use."""
+    """Switches time-based samples of the Python package off and on. While they are off, their clocks stop; otherwise
+    every block with these samples would begin with overdue ones and cost more than in normal use."""
 
     def __init__(self):
         self.off_since = None
@@ -115,14 +117,14 @@ class Hooks:
 
 
 class MarksByHand:
-    """Switches ebb.step in the loop itself. While it is off, the hooks report the steps, as in a program without
-    marks. The loop and the hooks each continue their own step numbers, because a gap or a restart in the numbers
-    would cost additional marks in every block."""
+    """Switches the loop's own calls of ebb.step. While they are off, the hooks report the steps, as in a program
+    without marks. The loop and the hooks count steps separately, each without gaps, because a gap or a restart would
+    cost additional marks in every block."""
 
     def __init__(self):
         self.is_on, self.step = True, 0
-        self.rows = {True: None, False: None}  # The pending mark of each sender of steps.
-        self.counted = None  # The tracker's count of steps when it last reported.
+        self.rows = {True: None, False: None}  # The pending mark of each step source.
+        self.counted = None  # The tracker's step count at its last report.
         import ebb
 
         self.send = ebb.step
@@ -151,7 +153,7 @@ class MarksByHand:
 
 
 class MarksOfCallback:
-    """Switches EbbCallback, which the shim adds to a trainer; OWNER.callbacks is the list that contains it."""
+    """Switches EbbCallback, which the shim adds to a trainer. OWNER.callbacks is the list that contains it."""
 
     def __init__(self, owner, steps_done):
         self.owner, self.all, self.steps_done = owner, list(owner.callbacks), steps_done
@@ -162,7 +164,7 @@ class MarksOfCallback:
     def set(self, on):
         callbacks = self.all if on else self.others
         wire = ebb_module("_wire").wire()
-        # Continuing the step numbers avoids a gap, which would cost additional marks.
+        # The step numbers continue, because a gap would cost additional marks.
         if on and self.owner.callbacks is not callbacks and wire._step:
             wire._step = wire._sent = (self.steps_done(), *wire._step[1:4], time.monotonic())
         self.owner.callbacks = callbacks
@@ -191,7 +193,7 @@ class Parts:
 
 
 class Work:
-    """Extends a step to its length with matrix products on the training device."""
+    """Lengthens a step with matrix products on the training device."""
 
     def __init__(self, torch, device):
         side = 4096 if device.type == "cuda" else 128
@@ -206,8 +208,8 @@ class Work:
 
 
 class Clock:
-    """Called at the start of every step. `script` is a generator that runs the whole measurement; each yield lets the
-    training make one step."""
+    """Called at the start of every step. `script` is a generator that runs the whole measurement; each yield returns to
+    the training loop for one step."""
 
     def __init__(self, arguments, work, make_parts):
         self.arguments, self.work, self.make_parts = arguments, work, make_parts
@@ -229,7 +231,7 @@ class Clock:
         return (time.perf_counter() - begin) / count
 
     def calibrate(self, target_s):
-        """Adds work until a step takes TARGET_S. A step may take longer without any added work."""
+        """Adds work until a step takes TARGET_S. Without added work, a step may already take longer."""
         self.work.count = 0
         base = yield from self.timed(max(4, min(50, int(0.3 / target_s))))
         self.work.count = 10
@@ -253,7 +255,7 @@ class Clock:
                 "samples": now - samples, "hook_us": (now_ns - hook_ns) / 1e3 / count, "wall_s": wall / 1e9}
 
     def order(self, chance):
-        """Holds the results of the blocks of one round."""
+        """Returns the arms of one round, in the order in which they run."""
         arms = self.arguments.arms
         if len(arms) == 2:
             a, b = chance.sample(arms, 2)
@@ -295,7 +297,7 @@ def device_of(torch):
 
 def make_data(torch):
     class Examples(torch.utils.data.Dataset):
-        """Items are bytes converted to floats, as after decoding an image."""
+        """Bytes converted to floats, as after decoding an image."""
 
         def __len__(self):
             return 1 << 30
@@ -308,7 +310,7 @@ def make_data(torch):
 
 
 class InOrder:
-    """A sampler that does not build a list of a billion numbers."""
+    """Samples without creating a list of a billion numbers."""
 
     def __iter__(self):
         return iter(range(1 << 30))
@@ -332,7 +334,7 @@ def make_model(torch, work):
 
 
 class Log:
-    """Reads the loss, which waits for the device, and adds it to a record of the step, as typical loops do."""
+    """Reads the loss, which synchronizes with the device, and adds it to a record of the step, as typical loops do."""
 
     def __init__(self):
         self.records = [None] * 100

@@ -35,7 +35,8 @@ def collate(examples):
 
 
 def measure(way, batch, epochs, side, paths):
-    """Measures one process: CPU seconds per step in the first epoch and in later ones, and the growth of memory."""
+    """Measures one variant in this process: CPU seconds per step in the first epoch and in later ones, and memory
+    growth."""
     from PIL import Image
 
     from ebb.data import LazyImages, keep_nothing

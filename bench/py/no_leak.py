@@ -3,9 +3,9 @@
 
     bench/py/no_leak.py [SOUND] [LEAKS]        (default: 1000 100)
 
-Runs that many tests: sound blocks that allocate in irregular ways, and blocks that keep 1 KiB per iteration. All tests
-of one block run in one pytest process. Exits 1 if a sound test fails or a leak passes. Blocks that need a missing
-package are left out.
+Runs SOUND tests of healthy code that allocates irregularly, and LEAKS tests of code that keeps 1 KiB per iteration.
+All tests of one block run in one pytest process. Exits 1 if a healthy test fails or a leak passes. Blocks that need a
+missing package are left out.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ def test_it(ebb_loop, run):
         {block}
 """
 
-# The fields of a block: required packages, code before the loop, code of the loop.
+# Each block has required packages, code before the loop, and code of the loop.
 SOUND = [
     ("", "[]", "pass"),
     ("", "[]", "state[:] = [object() for _ in range(random.randrange(100))]"),
@@ -77,7 +77,7 @@ def available(blocks):
 
 
 def results(folder, block, runs, seed):
-    """Yields (outcome, seconds) of each test."""
+    """Yields the outcome and the duration in seconds of each test."""
     imports, state, text = block
     (folder / "test_it.py").write_text(PREAMBLE.format(
         imports=f"import {imports}" if imports else "", runs=runs, state=state, block=text,

@@ -64,7 +64,7 @@ def measure(arguments, body, times):
     chance, rounds = random.Random(1), []
     folder = tempfile.mkdtemp()
     try:
-        # The first run warms the page cache and is not measured.
+        # The first round warms the page cache and is discarded.
         once(arguments, "plain", body, folder)
         for _ in range(times):
             rounds.append({way: once(arguments, way, body, folder) for way in chance.sample(list(WAYS), len(WAYS))})

@@ -28,7 +28,7 @@ ROOT = HERE.parents[1]
 
 
 def timed(command):
-    """Returns wall and CPU seconds of COMMAND."""
+    """Returns the wall time and the CPU time of COMMAND, in seconds."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -36,7 +36,7 @@ def timed(command):
 
 
 def browser_of(options):
-    """Returns the path of node's browser driver and the browser, or the reason why there is none."""
+    """Returns the paths of node's browser driver and of the browser, or the reason why they are not available."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if not program or not shutil.which("npm"):
         return None, "npm or chromium is not installed (scripts/setup.sh web, then browser)"

@@ -65,7 +65,7 @@ class Server:
         self.process.wait(60)
 
     def ask(self, method, path, body=None, timeout=10):
-        """Returns (status, document), or None if the server is dead and does not answer."""
+        """Returns (status, document), or None if the server was killed before it answered."""
         connection = Connection(self.socket, timeout)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -91,7 +91,8 @@ class Server:
 
 
 class Load:
-    """Submits and cancels JOBS jobs (None: no limit), and records which requests were accepted."""
+    """Submits jobs and cancels some of them, up to JOBS in all (None: no limit). Records which requests were
+    accepted."""
 
     def __init__(self, server, marks, seed, jobs=None, more=None):
         self.server, self.marks, self.jobs, self.more = server, marks, jobs, more or {}
@@ -107,7 +108,7 @@ class Load:
             after = []
             if self.accepted and self.random.random() < 0.15:
                 after = [self.random.choice(list(self.accepted))]
-        # Each job appends its folder name with a single write, which is atomic.
+        # Each job appends the name of its folder with a single write, which is atomic.
         script = f'echo "${{EBB_RUN_DIR##*/}}" >>{self.marks}; sleep {sleep}'
         return {"command": ["/bin/sh", "-c", script], "cwd": "/", "name": "kill", "after": after, **self.more}
 
@@ -136,7 +137,8 @@ class Load:
             thread.start()
 
     def wait_for_more(self, count):
-        """Waits until COUNT more jobs are accepted, because a slow machine may accept none between kills."""
+        """Waits until COUNT more jobs are accepted. On a slow machine, no job may be accepted between two kills
+        otherwise."""
         wanted, until = len(self.accepted) + count, time.monotonic() + SETTLE_S
         while len(self.accepted) < wanted and time.monotonic() < until:
             time.sleep(0.01)
@@ -179,7 +181,7 @@ def left_processes(state):
 
 
 def judge(server, load, marks):
-    """Returns all violations, as texts."""
+    """Returns a message for each violation."""
     times = collections.Counter(int(line.split("-")[0]) for line in marks.read_text().split())
     whole, rows = rows_of(server.state)
     wrong = [] if whole == [("ok",)] else [f"the database is damaged: {whole}"]
@@ -211,8 +213,8 @@ def judge(server, load, marks):
 
 
 def torture(binary, folder, kills, seed, slots=4, jobs=None, pause_s=0.8, arguments=(), env=None, more=None):
-    """Returns (violations, number of jobs in each state, seconds). ARGUMENTS and ENV are those of the server; MORE has
-    additional keys of each request; PAUSE_S is the longest time between two kills."""
+    """Returns (violations, number of jobs in each state, seconds). ARGUMENTS and ENV are passed to the server; MORE has
+    additional keys of each job request; PAUSE_S is the maximum time between two kills."""
     marks = folder / "marks"
     marks.touch()
     server = Server(binary, folder, slots, arguments, env)
@@ -224,7 +226,7 @@ def torture(binary, folder, kills, seed, slots=4, jobs=None, pause_s=0.8, argume
     load.begin()
     load.wait_for_more(5)
     for _ in range(kills):
-        # The server is sometimes killed before it has read its jobs, but mostly while it works.
+        # Some kills occur before the server has loaded its jobs, but most while it is working.
         time.sleep(dice.choice((dice.uniform(0, 0.03), dice.uniform(0, 0.3), dice.uniform(0, pause_s))))
         server.kill()
         server.start()

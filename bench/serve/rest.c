@@ -23,7 +23,7 @@ enum { CONNECTIONS_MAX = 1024, ANSWER_MAX = 1 << 20, TIMES_MAX = 1 << 22 };
 struct connection {
     int fd;
     uint64_t sent_ns;
-    /* wanted is the length of the whole answer, or 0 while the headers are incomplete. */
+    /* wanted is the length of the whole response, or 0 until all headers have been read. */
     size_t len, wanted;
     bool is_good;
     char *answer;
@@ -71,7 +71,7 @@ static void begin(struct connection *c, int port, int epoll_fd)
     ask(c);
 }
 
-/* Returns true once the answer is complete. */
+/* Returns true once the whole response has been read. */
 static bool is_whole(struct connection *c)
 {
     if (!c->wanted) {

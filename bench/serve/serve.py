@@ -32,8 +32,8 @@ PATIENCE_S = 120
 
 
 def settled(found, bound, limit_s=30):
-    """Returns FOUND() once it is at most BOUND, or its value after LIMIT_S. Connections and processes take a while
-    to end."""
+    """Polls FOUND() until it is at most BOUND, or for LIMIT_S; returns its last value. Connections and processes take a
+    while to end."""
     until = time.monotonic() + limit_s
     while found() > bound and time.monotonic() < until:
         time.sleep(0.1)
@@ -51,12 +51,12 @@ def wait_for(what, found, limit_s=PATIENCE_S):
 
 
 class Server:
-    """Runs a separate `ebb serve`, with the unix socket for requests."""
+    """A separate `ebb serve`; requests use its unix socket."""
 
     def __init__(self, options, *flags, name="state"):
         self.folder = os.path.join(options.scratch, name)
         ready = os.path.join(options.scratch, f"{name}.ready")
-        if os.path.exists(ready):  # An earlier server in this folder may have left this file.
+        if os.path.exists(ready):  # An earlier server may have left this file in the folder.
             os.unlink(ready)
         self.log = open(os.path.join(options.scratch, f"{name}.log"), "ab")
         self.process = start([options.ebb, "serve", "--state-dir", self.folder, "--listen", "127.0.0.1:0",
@@ -106,7 +106,7 @@ class Server:
 
 
 def children_of_ebb():
-    """Returns sentinels and supervisors on this machine."""
+    """Returns the sentinels and supervisors on this machine."""
     names = []
     for path in glob.glob("/proc/[0-9]*/comm"):
         try:
@@ -124,7 +124,7 @@ def cgroups():
 # ---- parts --------------------------------------------------------------------------------------
 
 def fsync_s(folder):
-    """Returns the shortest time of a commit: a small write and fdatasync in the same folder."""
+    """Returns the minimum duration of a commit on this disk: a small write and fdatasync in the same folder."""
     fd = os.open(os.path.join(folder, "fsync-probe"), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         began = time.monotonic()
@@ -159,7 +159,7 @@ def part_jobs(table, options):
     table.title(f"{count:,} short jobs through one server")
     processes, groups = children_of_ebb(), cgroups()
     server = Server(options, "--slots", "4", "--keep", "200", name="jobs")
-    for _ in range(50):  # These requests fill the caches of the server and its database.
+    for _ in range(50):  # Fills the caches of the server and its database.
         last = server.submit("/bin/true", name="warm", options={"no-heap": True, "no-shim": True})
     server.wait(last)
     time.sleep(2)
@@ -234,7 +234,7 @@ def part_viewers(table, options):
         high = max(high, server.memory())
         time.sleep(0.2)
     found = json.loads(crowd.stdout.read())
-    server.http.close()  # The server has closed this connection by now, so it is opened again.
+    server.http.close()  # The server has closed the idle connection by now.
     server.ask("POST", f"/jobs/{number}/cancel", {})
     server.wait(number)
     server.close()
@@ -277,7 +277,7 @@ def highest_bytes(pid):
 
 
 def queue_under_changes(options, queued, seconds, *flags):
-    """Measures how long a request waits on a server with QUEUED jobs while two jobs per second are cancelled."""
+    """Measures the response time of a server with QUEUED queued jobs while two jobs per second are cancelled."""
     record = {"status": "queued", "command": ["true"], "cwd": "/"}
     name = f"file{queued}{len(flags)}"
     path = os.path.join(options.scratch, f"{name}.json")

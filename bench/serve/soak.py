@@ -32,7 +32,7 @@ import kill  # noqa: E402
 
 MIB = 1 << 20
 DISK_BYTES = 3 << 30
-KEEP_FREE_JOBS = 40  # No more jobs are submitted while this many are queued.
+KEEP_FREE_JOBS = 40  # No jobs are submitted while this many are queued.
 FLAT_RSS_BYTES = 4 * MIB
 FLAT_FDS = 16
 PROCESSES = 600
@@ -51,7 +51,8 @@ while time.monotonic() < end:
 """
 HOG = "b = bytearray(400 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nimport time; time.sleep(30)"
 
-# Maps a kind to (weight, script, options, final states, is always cancelled). Every script begins with $PROOF.
+# Maps each kind of job to (weight, script, options, allowed final states, whether it is always cancelled). Every script
+# begins with $PROOF.
 KINDS = {
     "echo": (30, "true", {}, {"succeeded"}, False),
     "sleep": (15, "sleep 0.$((RANDOM % 9))", {}, {"succeeded"}, False),
@@ -97,7 +98,7 @@ class Server(kill.Server):
 
 
 class Groups:
-    """Creates v1 cgroups for the kinds that need them, and one that limits the total number of processes."""
+    """Creates cgroups (v1) for the kinds that need one, and a cgroup that limits the total number of processes."""
 
     def __init__(self):
         self.pids = self.storm = self.freezer = None
@@ -134,8 +135,8 @@ class Groups:
 
 
 class Load(kill.Load):
-    """Submits jobs of all kinds. DISTURBED has jobs whose supervisor or sentinel was killed, or that ran on a full
-    disk."""
+    """Submits jobs of all kinds. DISTURBED contains the jobs whose supervisor or sentinel was killed, or that ran on a
+    full disk."""
 
     def __init__(self, server, proof, seed, groups):
         super().__init__(server, proof, seed)
@@ -175,7 +176,7 @@ class Load(kill.Load):
             time.sleep(0.03)
 
     def cancel_loop(self):
-        """Cancels running jobs of kinds that never end by themselves. Answers of the server are ignored."""
+        """Cancels running jobs of the kinds that never end by themselves. The server's responses are ignored."""
         while not self.stop.wait(0.5):
             self.cancel_running()
 
@@ -208,7 +209,7 @@ class Soak:
             ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", disk], stderr=subprocess.DEVNULL
         ).returncode == 0
 
-    # ---- activities, one thread each ----
+    # ---- loads, one thread each ----
 
     def probe(self):
         """Measures the duration of an ordinary request."""
@@ -218,7 +219,7 @@ class Soak:
                 self.latency.append(time.monotonic() - began)
 
     def measure(self):
-        """Samples (seconds, rss, fds) of the server between two kills."""
+        """Samples (seconds, RSS, number of descriptors) of the server between two kills."""
         pid, life = None, []
         while not self.stop.wait(1):
             process = self.server.process
@@ -251,7 +252,7 @@ class Soak:
                 self.load.is_full = False
 
     def disturb_active(self):
-        """Jobs that are queued or running now may fail because the disk is full."""
+        """Jobs that are now queued or running may fail because the disk is full."""
         answer = None
         while not answer or answer[0] != 200:
             answer = self.server.ask("GET", "/jobs?state=active&limit=100")
@@ -296,7 +297,7 @@ class Soak:
                 self.counts["viewers"] += 60
 
     def abuse(self):
-        """A client with a read-only token that uses as many resources as possible: waiting requests, broken requests,
+        """A client with a read-only token that uses as many resources as it can: waiting requests, malformed requests,
         open connections."""
         held = collections.deque()
         requests = (b"GET /api/v1/jobs/1?until=ended&timeout_s=60 HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
@@ -336,8 +337,8 @@ class Soak:
         for thread in threads:
             thread.start()
         self.load.begin()
-        # The run has three equal parts. The server is killed repeatedly during a fifth of each part, and never during
-        # the rest.
+        # The run consists of three equal parts. In each, the server is killed repeatedly during one fifth, and never
+        # during the rest.
         for third in range(3):
             seconds = self.options.minutes * 20
             self.kill_for(seconds / 5)
@@ -379,7 +380,7 @@ class Soak:
         self.wrong += [f"something ran as job {job}, which does not exist" for job in ran if job not in rows]
 
     def judge_lives(self):
-        """Returns the growth of memory and descriptors during each long uptime of the server."""
+        """Returns the growth of memory and descriptors in each long period between two starts of the server."""
         found = []
         for life in self.calm:
             if len(life) < 40:
@@ -404,7 +405,7 @@ class Soak:
         new = {name for name in cgroups() - before if not is_running(name)}
         if new:
             self.wrong.append(f"cgroups are left: {sorted(new)[:5]} ({len(new)})")
-        # The next run removes folders of jobs whose supervisor and sentinel were both killed.
+        # The folders of jobs whose supervisor and sentinel were both killed are removed by the next run.
         subprocess.run([self.options.ebb, "run", "-q", "--no-record", "--", "true"], check=True,
                        env=dict(os.environ, TMPDIR=str(self.server.sockets)))
         sockets = list(self.server.sockets.iterdir())
@@ -443,7 +444,7 @@ def cgroups():
 
 
 def is_running(name):
-    """Returns whether the cgroup belongs to a live supervisor outside this test."""
+    """Returns whether the supervisor of this cgroup is alive and was not started by this test."""
     match = re.search(r"ebb-(\d+)-\d+$", name)
     return bool(match) and os.path.exists(f"/proc/{match.group(1)}")
 

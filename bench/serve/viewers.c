@@ -81,7 +81,7 @@ static void ask(struct viewer *v, long job)
         die("write");
 }
 
-/* The server closes viewers that do not answer its pings, which have no payload. */
+/* The server closes connections of viewers that do not answer its pings, which have no payload. */
 static void answer_ping(const struct viewer *v)
 {
     static const unsigned char pong[6] = {0x8a, 0x80};
@@ -100,7 +100,7 @@ static void on_message(struct viewer *v, const char *text)
         delays[delay_count++] = (float)(1e3 * (now - job_start_s - strtod(t + 6, NULL)));
 }
 
-/* Handles the complete frames in V's buffer. Returns false if one is invalid. */
+/* Handles all complete frames in V's buffer. Returns false if a frame is invalid. */
 static bool frames(struct viewer *v)
 {
     size_t at = 0;
@@ -199,7 +199,7 @@ static void report(const struct viewer *v, unsigned count)
            (unsigned long long)most, lost, lost_deaf);
 }
 
-/* A deaf viewer subscribes and then never reads. */
+/* A deaf viewer sends its subscription and then never reads. */
 static void serve_viewer(int ep, struct viewer *v, long job)
 {
     bool ok = take(v, job);

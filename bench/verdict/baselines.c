@@ -1,4 +1,4 @@
-/* Baseline detectors. Detectors of quadratic cost use at most 240 evenly spaced readings. */
+/* Baseline detectors. Those with quadratic cost use at most 240 evenly spaced samples. */
 #include "baselines.h"
 
 #include <math.h>
@@ -60,8 +60,8 @@ static double ranks_rho(const double *e, size_t n, size_t lag)
     return den > 0 ? num / den : 0;
 }
 
-/* Kendall's S over its standard deviation. Hamed and Rao (1998) widen the variance by the
- * significant autocorrelations of the ranks of the detrended series. */
+/* Returns Kendall's S divided by its standard deviation. Hamed and Rao (1998) increase the variance
+ * according to the significant autocorrelations of the ranks of the detrended series. */
 static double mann_kendall(const double *t, const double *y, size_t n, bool hamed_rao)
 {
     double py[POINTS] = {0}, pt[POINTS] = {0}, rank[POINTS], s = 0, var, m;

@@ -1,13 +1,14 @@
-/* Common leak detectors, for comparison. Each uses all raw readings up to the current time. */
+/* Common leak detectors, for comparison. Each uses all unfiltered samples up to the
+ * current time. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
 enum baseline {
-    /* The minimum of the last 10 readings exceeds that of the first 10 by more than 1 %. */
+    /* The minimum of the last 10 samples exceeds that of the first 10 by more than 1 %. */
     BASELINE_FIRST_LAST = 0,
-    BASELINE_OLS,     /* The slope is positive at p < 0.01. */
+    BASELINE_OLS,     /* The slope is positive with p < 0.01. */
     BASELINE_MK,      /* Mann-Kendall, p < 0.01 */
     BASELINE_MK_HR,   /* Mann-Kendall with the variance of Hamed and Rao. */
     BASELINE_R2,      /* The linear fit has R2 >= 0.8 and a positive slope. */
@@ -15,5 +16,5 @@ enum baseline {
     BASELINES
 };
 const char *baseline_name(enum baseline b);
-/* X is in seconds. A LIMIT <= 0 is unknown. */
+/* X is in seconds. LIMIT <= 0: unknown. */
 bool baseline_says_leak(enum baseline b, const double *t, const double *y, size_t n, double limit);

@@ -1,4 +1,4 @@
-/* Truncates labelled series, as if the job had ended there by itself. */
+/* Truncates labelled series, as if the job had ended by itself at that time. */
 #include "ended.h"
 
 #include <math.h>
@@ -9,16 +9,16 @@
 
 static const double SHORTEST_S = 30;
 
-static struct shapes_run run; /* about 2 MB */
+static struct shapes_run run; /* about 2 MB, too large for a stack */
 
-/* Counts for one family: the number of runs, and how many of them were called a leak before and
- * after their end. */
+/* Counters of one family: all runs, runs judged a leak before their end, and runs judged a leak
+ * after it. */
 struct count {
     unsigned runs, before, after;
 };
 
-/* A hash of the run's values determines where the run is truncated, so that each call truncates it
- * at the same place. */
+/* A hash of the run's values selects the time of truncation, so that it is the same in each call.
+ * */
 static double part_of(size_t family, uint64_t seed)
 {
     uint64_t z = (seed << 8 | family) * 0x9e3779b97f4a7c15u;
@@ -28,8 +28,8 @@ static double part_of(size_t family, uint64_t seed)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* Judges the run R as if its job ended at END_S. Returns whether R was called a leak before its
- * end, and whether it was after its end. */
+/* Judges the run R as if its job had ended at END_S. Returns whether R was called a leak before its
+ * end, and whether it was called a leak after it. */
 static void judge(const struct shapes_run *r, double end_s, bool steps, bool *ret_before,
                   bool *ret_after)
 {

@@ -1,9 +1,9 @@
-/* Tests how many jobs that ended by themselves at a random time are called a leak. */
+/* Counts how many jobs that end by themselves at a random time are called a leak. */
 #pragma once
 
 #include <stdint.h>
 
-/* Truncates SEEDS runs of each family, from seed SEED0 on, at a random time, without marks or with
- * steps only. Prints how many were judged a leak before the end was known, and how many afterwards.
- * FAMILY may be NULL. */
+/* Truncates SEEDS runs of each family at a random time, from seed SEED0 on, without marks or with
+ * step marks only. Prints how many were judged a leak before the end was known, and how many
+ * afterwards. FAMILY selects one family (NULL: all). */
 void ended_bench(uint64_t seed0, unsigned seeds, const char *family);

@@ -40,17 +40,17 @@ static bool chance(struct rng *r, double p)
     return uniform(r, 0, 1) < p;
 }
 
-/* Parameters of a run that are shared by all families of shapes. */
+/* Parameters of a run that all families share. */
 struct draw {
     struct rng g;
     struct shapes_run *run;
     double base;    /* level after start-up */
     double startup; /* seconds */
     double length;  /* Length of the judged window in seconds. */
-    double step_s;  /* 0: no marks */
+    double step_s;  /* seconds per step; 0: no marks */
     double epoch_s; /* Duration of an epoch in seconds. */
     double eval_s;  /* Interval between evaluations in seconds. */
-    double mad;     /* Amplitude of the noise in bytes. */
+    double mad;     /* Median absolute deviation of the noise, in bytes. */
     double noise[SHAPES_SAMPLES];
 };
 
@@ -61,8 +61,8 @@ static void add(struct draw *d, double (*f)(double, const double *), const doubl
             d->run->y[i] += f(d->run->t[i] - d->startup, p);
 }
 
-/* Adds the noise of an allocator: changing pages, bursts above the baseline, a small sawtooth, 2
- * MiB pages. */
+/* Adds noise like that of an allocator: changing pages, bursts above the baseline, a small
+ * sawtooth, 2 MiB pages. */
 static void draw_noise(struct draw *d, double scale)
 {
     struct rng *g = &d->g;
@@ -187,7 +187,7 @@ static double log_f(double t, const double *p)
 {
     return p[0] * log1p(t / p[1]) / log1p(p[2] / p[1]);
 }
-static double ramp_f(double t, const double *p) /* starting at p[2] */
+static double ramp_f(double t, const double *p) /* starts at time p[2] */
 {
     return t < p[2] ? 0 : p[0] * fmin((t - p[2]) / p[1], 1);
 }
@@ -203,7 +203,7 @@ static double stairs_f(double t, const double *p)
 {
     return p[0] * floor(t / p[1]);
 }
-/* The parameters are height, interval and duration of a spike that ends at each event. */
+/* p: height, interval and duration of spikes, each of which ends at an event. */
 static double spikes_f(double t, const double *p)
 {
     double in = fmod(t, p[1]) - (p[1] - p[2]);
@@ -262,7 +262,7 @@ static void warm_ramp(struct draw *d)
 {
     draw_frame(d, true);
     double p[3] = {d->base * loguniform(&d->g, .05, 3), uniform(&d->g, 20, 420), 0};
-    if (d->run->marked) /* Linear growth after the first epoch would count as a leak. */
+    if (d->run->marked) /* Linear growth after the first epoch would be a leak. */
         p[1] = fmin(p[1], 0.9 * d->epoch_s);
     add(d, ramp_f, p);
 }
@@ -326,7 +326,7 @@ static void page_cache(struct draw *d)
     double size = d->base * loguniform(&d->g, .1, 2), done = 0;
     double rate = size / uniform(&d->g, 40, 480);
     bool reading = true;
-    if (d->run->marked) /* The file is the data set, so it is read within the first epoch. */
+    if (d->run->marked) /* The file is the data set, so all of it is read within the first epoch. */
         rate = fmax(rate, 2.5 * size / d->epoch_s);
     for (size_t i = 0; i < d->run->n_all; i++) {
         if (chance(&d->g, d->run->dt / 30))
@@ -411,7 +411,7 @@ static void coupon_cache(struct draw *d)
         d->run->n_marks = 0;
         draw_frame(d, true);
     } while (!d->run->marked);
-    /* Examples are drawn with replacement and kept, so each step finds fewer new ones. */
+    /* Examples are drawn with replacement and cached, so each step adds fewer new ones. */
     double size = d->base * loguniform(&d->g, .1, 4), left = 1, next = d->startup;
     for (size_t i = 0; i < d->run->n_all; i++) {
         while (d->run->t[i] >= next) {
@@ -424,7 +424,7 @@ static void coupon_cache(struct draw *d)
 static void recompiles(struct draw *d)
 {
     draw_frame(d, true);
-    /* A new shape occurs now and then, up to the recompilation limit. */
+    /* A new shape occurs now and then, until the recompilation limit is reached. */
     double size = d->base * uniform(&d->g, .01, .06), next = d->startup,
            gap = uniform(&d->g, 5, 40);
     int left = (int)uniform(&d->g, 3, 9);
@@ -450,7 +450,7 @@ static void curriculum(struct draw *d)
 static void worker_respawn(struct draw *d)
 {
     draw_frame(d, true);
-    /* Workers are restarted with each epoch and copy the pages that they touch. */
+    /* Workers are restarted in each epoch and copy the pages that they touch. */
     double size = d->base * uniform(&d->g, .05, .8), part = uniform(&d->g, .2, 1.5);
     for (size_t i = 0; i < d->run->n_all; i++)
         if (d->run->t[i] >= d->startup)
@@ -552,7 +552,7 @@ static void leak_teeth(struct draw *d)
     draw_frame(d, true);
     double s[3] = {d->base * uniform(&d->g, .02, .15), loguniform(&d->g, 15, d->length / 12), 0};
     draw_noise(d, .3);
-    /* The sawtooth counts as noise: its MAD is a quarter of its height. */
+    /* The sawtooth is treated as noise with a MAD of a quarter of its height. */
     d->mad += s[0] / 4;
     double g = draw_growth(d), p[2] = {g / (d->length - d->startup), 0};
     add(d, teeth_f, s);
@@ -640,7 +640,7 @@ static void leak_partly_freed(struct draw *d)
 {
     draw_frame(d, true);
     draw_noise(d, .5);
-    /* Most memory of a cycle is freed at its end, but a small part is kept. */
+    /* Most of the memory allocated in a cycle is freed at its end; a small part is kept. */
     double every = d->length / uniform(&d->g, 8, 30), kept = uniform(&d->g, .2, .6);
     double g = fmax(draw_growth(d), 0), rate = g / (d->length - d->startup);
     double s[3] = {rate * every * (1 / kept - 1), every, 0}, p[2] = {rate, 0};
@@ -743,7 +743,7 @@ static void finish(struct draw *d, bool leak)
             r->y[i] += d->noise[i];
         r->y[i] = floor(fmax(r->y[i], MB) / 4096) * 4096;
     }
-    if (!leak) { /* predict_linear needs a limit above the readings. */
+    if (!leak) { /* predict_linear requires a limit above all samples. */
         double high = 0;
 
         for (size_t i = 0; i < r->n; i++)

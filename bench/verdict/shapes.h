@@ -17,9 +17,9 @@ struct shapes_mark {
 struct shapes_run {
     const char *family;
     bool leak, test, marked;
-    bool identifiable; /* True if the window is at least 4 time constants of the warm-up long. */
+    bool identifiable; /* Whether the window is at least 4 warm-up time constants long. */
     size_t n;          /* Number of samples in the judged window. */
-    /* Number of samples including those after the window, which show when memory runs out. */
+    /* n and the samples after the window, which show when memory runs out. */
     size_t n_all;
     double dt;
     double t[SHAPES_SAMPLES], y[SHAPES_SAMPLES];
@@ -27,15 +27,15 @@ struct shapes_run {
     struct shapes_mark marks[SHAPES_MARKS];
     double onset_s;     /* Time when the leak starts. */
     double rate;        /* Rate in bytes/s at the end of the window. */
-    double growth;      /* Bytes leaked within the window. */
-    double limit_bytes; /* 0: none */
-    double oom_s;       /* Time when a reading first reaches the limit. */
-    double fill_end_s;  /* End of the first epoch, or 0 if there is none. */
+    double growth;      /* Bytes leaked up to the end of the window. */
+    double limit_bytes; /* 0: no limit */
+    double oom_s;       /* Time of the first sample that reaches the limit. */
+    double fill_end_s;  /* Time when the first epoch ends, or 0 without epochs. */
 };
 
 size_t shapes_count(void);
 const char *shapes_name(size_t family);
 bool shapes_is_leak(size_t family);
 bool shapes_is_test(size_t family);
-/* Generates run SEED of FAMILY. The same numbers give the same run on every machine. */
+/* Generates run SEED of FAMILY. The run is the same on every machine. */
 void shapes_draw(size_t family, uint64_t seed, struct shapes_run *ret);

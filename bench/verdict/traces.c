@@ -1,4 +1,4 @@
-/* Judges recordings as the live tool would: every minute, then at the end. */
+/* Judges recordings as live monitoring would: every minute, and at the end. */
 #include "traces.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static FILE *open_in(const char *dir, const char *name)
     return f;
 }
 
-/* Returns field N of a comma-separated line, or NULL; the line is not changed. */
+/* Returns field N of a comma-separated line, or NULL if it is missing; the line is not modified. */
 static const char *field(const char *line, int n)
 {
     while (n-- > 0) {
@@ -244,7 +244,7 @@ static void print_result(const char *name, const struct verdict_result *r, bool 
         printf("      %s\n", verdict_evidence_text(text, sizeof(text), &r->evidence[i]));
 }
 
-/* A table by step is judged at every row, so that an early false alarm is not missed. */
+/* A table indexed by step is judged at every row, so that an early false alarm is not missed. */
 static void table_bench(FILE *f, int run_col, int step_col, int value_col, int epoch_col,
                         const char *title, bool details)
 {
@@ -333,7 +333,7 @@ enum { H200_ROWS = 60000, H200_MARKS = 4096, H200_PIDS = 64 };
 static struct sample_line rows[H200_ROWS];
 static struct mark_line h200_marks[H200_MARKS];
 
-/* Judges one process. If UNTIL_STEP is 0, all rows count. */
+/* Judges one process up to step UNTIL_STEP, or with all rows if it is 0. */
 static void h200_judge(int pid, size_t n, size_t n_marks, uint64_t per_epoch, uint64_t until_step,
                        bool use_marks, struct verdict_result *ret)
 {

@@ -3,5 +3,5 @@
 
 #include <stdbool.h>
 
-/* Prints the verdicts on every recording in DIR, and which recordings are missing. */
+/* Prints the verdicts on all recordings in DIR, and the names of missing recordings. */
 void traces_bench(const char *dir, bool details);

@@ -13,16 +13,16 @@
 #include "traces.h"
 #include "verdict/verdict.h"
 
-static struct shapes_run run; /* about 2 MB */
+static struct shapes_run run; /* about 2 MB, too large for a stack */
 
 /* The result of one detector on one run. */
 struct outcome {
     int end;        /* 1: a leak; 0: no leak; -1: undecided */
-    bool ever;      /* Whether the run was called a leak at some minute. */
-    double first_s; /* when first */
+    bool ever;      /* Whether the run was called a leak at any minute. */
+    double first_s; /* Time of the first such minute. */
     bool has_rate, has_oom;
     double rate, oom_low, oom_high;
-    bool alarm_end, alarm_ever; /* ebb's anytime-valid alarm */
+    bool alarm_end, alarm_ever; /* ebb's anytime-valid alarm, at the end or at any minute */
 };
 
 /* Clopper-Pearson interval, by bisection on the binomial tail. */
@@ -77,7 +77,7 @@ static const char *share(unsigned k, unsigned n)
     return out;
 }
 
-/* Judges a run with ebb, each minute and at the end. */
+/* Judges a run with ebb every minute and at the end. */
 static void run_ebb(const struct shapes_run *r, struct outcome *o, struct verdict_result *last,
                     bool each_minute)
 {
@@ -133,15 +133,15 @@ static void run_baseline(enum baseline b, const struct shapes_run *r, struct out
     o->ever |= o->end == 1;
 }
 
-/* Counts over a set of runs. */
+/* Counters over a set of runs. */
 struct score {
     unsigned benign, false_end, false_ever, benign_open;
-    unsigned leaks, caught, missed_open; /* identifiable runs */
-    /* Number of runs in which a leak cannot be distinguished from other growth yet. */
+    unsigned leaks, caught, missed_open; /* Leaking runs that are identifiable. */
+    /* Leaking runs too short to distinguish the leak from other growth. */
     unsigned hard, hard_open, hard_caught;
-    /* Number of runs judged a leak within a known first epoch. */
+    /* Runs called a leak before the end of a known first epoch. */
     unsigned before_pass;
-    unsigned marked, marked_ever; /* Number of benign runs with marks. */
+    unsigned marked, marked_ever; /* Benign runs with marks. */
     unsigned alarm_end, alarm_ever, alarm_caught;
     unsigned rates, rates_good, ooms, ooms_in, ooms_early, ooms_late;
     double delays[4096], rate_errors[4096];
