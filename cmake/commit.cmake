@@ -1,5 +1,6 @@
-# Provides the commit for `ebb version`, or "unknown" outside a git checkout of ebb. The commit is in a separate header,
-# so that a new commit recompiles only one file. CMake runs again when the log of HEAD changes, which each commit does.
+# Provides the commit for `ebb version` (outside a git checkout of ebb: "unknown"). The commit is in a header of its
+# own, so that a new commit recompiles only one file. CMake runs again whenever git's log of HEAD changes, which is
+# after each commit.
 
 set(EBB_COMMIT "" CACHE STRING "The commit of this build (default: git's)")
 set(ebb_commit ${EBB_COMMIT})
@@ -10,7 +11,7 @@ endif()
 if(Git_FOUND AND NOT EBB_COMMIT)
   execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --show-prefix --git-path logs/HEAD --verify HEAD
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE ebb_git ERROR_QUIET RESULT_VARIABLE ebb_git_failed)
-  # The first line of the output is empty if the tree is the checkout itself, and not a subfolder of another checkout.
+  # The first line is empty if this folder is the top of the checkout and not a subfolder of another project's checkout.
   if(NOT ebb_git_failed AND ebb_git MATCHES "^\n([^\n]+)\n([0-9a-f]+)\n$")
     string(SUBSTRING ${CMAKE_MATCH_2} 0 12 ebb_commit)
     get_filename_component(ebb_head_log ${CMAKE_MATCH_1} ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})

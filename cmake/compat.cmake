@@ -1,6 +1,5 @@
-# Finds functions that an old glibc (2.17, for which the wheels are built) or another C library (musl) lacks, and
-# replaces them by the functions in src/base/compat.h. src/heap does not use the replacements, because it hooks one of
-# these functions.
+# Finds functions that are missing in an old glibc (the wheels are built for 2.17) or in musl. ebb then uses the
+# replacements in src/base/compat.h, except in src/heap, which hooks one of these functions.
 
 include(CheckSymbolExists)
 set(CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)

@@ -1,13 +1,12 @@
-# Third-party libraries. Each library is one INTERFACE target; its headers are SYSTEM, so that our
-# warnings stay out of them. With EBB_STATIC_DEPS the archives are preferred, and the program
-# needs nothing but glibc at run time.
+# Third-party libraries, each an INTERFACE target. Their headers are SYSTEM, so that they cause no warnings in our code.
+# With EBB_STATIC_DEPS static archives are preferred; the program then needs nothing but glibc at run time.
 
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
-# ebb_dependency(TARGET MODULE PACKAGE ARCHIVE...): uses the ARCHIVEs if all of them exist, otherwise pkg-config's
-# MODULE.
+# ebb_dependency(TARGET MODULE PACKAGE ARCHIVE...): links the ARCHIVEs if all of them exist, and otherwise the
+# pkg-config module MODULE.
 function(ebb_dependency target module package)
   pkg_check_modules(${target}_pc QUIET ${module})
   if(NOT ${target}_pc_FOUND)
@@ -36,17 +35,17 @@ function(ebb_dependency target module package)
   add_library(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE ${libraries})
   target_include_directories(${target} SYSTEM INTERFACE ${${target}_pc_INCLUDE_DIRS})
-  # pkg-config's own defines are not used: _GNU_SOURCE already implies those of ncursesw.
+  # pkg-config's defines are ignored: _GNU_SOURCE already implies those of ncursesw.
 endfunction()
 
 ebb_dependency(ebb_jansson jansson libjansson-dev libjansson.a)
 ebb_dependency(ebb_zstd libzstd libzstd-dev libzstd.a)
 ebb_dependency(ebb_ncursesw ncursesw libncurses-dev libncursesw.a libtinfo.a)
 ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
-# Only the parts of libdw that read ELF and DWARF are linked. libdwfl, which would search for files on servers, is
-# left out, and with it bzip2 and lzma. Newer versions of libdw require zstd.
+# Links only the parts of libdw that read ELF and DWARF. libdwfl is left out, because it would search for files on
+# servers, and with it bzip2 and lzma. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
-# In packages of elfutils 0.192, the archives may call functions of another library that they do not contain.
+# Since elfutils 0.192, the packaged archives may call functions of a library that they do not contain.
 if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
   include(CheckCSourceCompiles)
   foreach(target ebb_dw ebb_zlib ebb_zstd)
@@ -88,9 +87,9 @@ if(EBB_TESTS)
   endif()
 endif()
 
-# Libraries of the server. libmicrohttpd is packaged with TLS, which ebb does not use (it listens on loopback and unix
-# sockets). The gnutls functions that its archive calls are replaced by empty ones, so that the program needs neither
-# gnutls nor its dependencies. A shared libmicrohttpd links gnutls itself.
+# Libraries of the server. Packaged libmicrohttpd includes TLS, which ebb does not use (it listens on loopback and unix
+# sockets only). The gnutls functions that the static archive calls are replaced by empty ones, so that the program
+# needs neither gnutls nor its dependencies. A shared libmicrohttpd links gnutls itself.
 ebb_dependency(ebb_sqlite sqlite3 libsqlite3-dev libsqlite3.a)
 target_link_libraries(ebb_sqlite INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads)
 ebb_dependency(ebb_microhttpd libmicrohttpd libmicrohttpd-dev libmicrohttpd.a)
@@ -108,7 +107,8 @@ if(EBB_STATIC_DEPS AND ebb_microhttpd_libmicrohttpd.a)
   add_library(ebb_no_tls STATIC ${CMAKE_BINARY_DIR}/generated/no_tls.c)
   target_link_libraries(ebb_microhttpd INTERFACE ebb_no_tls)
 endif()
-# wslay has no archive. Only its header is needed, as `ebb serve` loads the library at run time.
+# wslay is not packaged as a static archive. Only its header is needed, because `ebb serve` loads the library at run
+# time.
 find_path(EBB_WSLAY_INCLUDE wslay/wslay.h)
 if(NOT EBB_WSLAY_INCLUDE)
   message(FATAL_ERROR "wslay/wslay.h not found; run scripts/setup.sh or install libwslay-dev")

@@ -2,7 +2,7 @@
 # libFuzzer (clang with its runtime library), each program mutates its seeds; otherwise fuzz/replay.c runs each seed
 # once. See fuzz/README.md.
 
-# These functions compare every byte, so coverage of them would not guide libFuzzer and costs time.
+# Instrumenting these functions, which compare byte by byte, would cost time and not guide libFuzzer.
 if(EBB_HAS_FUZZER)
   set_source_files_properties(src/base/buf.c src/base/json.c PROPERTIES
     COMPILE_OPTIONS -fno-sanitize-coverage=trace-cmp)
@@ -19,13 +19,14 @@ foreach(source ${fuzz_sources})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE ebb_cli ebb_heap ebb_warnings)
   if(EBB_HAS_FUZZER)
-    # libFuzzer is C++. Linked statically, the program also runs where libstdc++ is not installed.
+    # libFuzzer is written in C++. libstdc++ is linked statically, so that the targets also run where it is not
+    # installed.
     target_link_options(${target} PRIVATE -fsanitize=fuzzer -static-libstdc++)
   else()
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/fuzz/replay.c)
   endif()
   add_dependencies(fuzz ${target})
-  # The seed is fixed, so that runs on the same tree differ only if they reach the time limit.
+  # With a fixed seed, two runs on the same tree differ only if they reach the time limit.
   if(EBB_TESTS AND EBB_PYTHON)
     ebb_test(fuzz.${name} fuzz 120 ${EBB_PYTHON} scripts/fuzz.py --targets ${ebb_fuzz_dir}
       --only ${name} --seconds 1 --seed 1 --out ${ebb_fuzz_dir}/tested)

@@ -1,13 +1,14 @@
 # Installs the program, its manual page and its completions. The program prints the manual page and the completions from
 # its own option table.
 
-# A wheel contains only the component "python". pip installs the program as a command, without a Python wrapper.
+# A wheel contains only the component "python". pip installs the program itself as the command, without a Python
+# wrapper.
 if(SKBUILD)
   install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   if(EBB_HAS_GLIBC)
     install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
   endif()
-  # Python runs this line at its start: EBB_ATTACH=1 makes the process reachable for ebb attach.
+  # Python executes this line at startup: EBB_ATTACH=1 allows ebb attach without ptrace.
   install(FILES python/ebb-attach.pth DESTINATION . COMPONENT python)
 endif()
 
@@ -37,7 +38,7 @@ foreach(entry ${ebb_printed})
   endif()
 endforeach()
 
-# A sanitized program is only for the tests and is not installed.
+# Sanitized programs are only for tests and are not installed.
 if(EBB_SANITIZE)
   add_custom_target(ebb_printed DEPENDS ${outputs})
 else()
@@ -46,9 +47,9 @@ endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(EBB_HAS_GLIBC)
-  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # The program expects these files in this folder.
+  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # The program expects its parts in this folder.
 endif()
-# The program finds these files relative to its own path.
+# The program searches for its parts relative to its own path.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md

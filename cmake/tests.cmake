@@ -7,7 +7,8 @@
 # the Python package and the pages, and tests of memory use, timing and machine code, which sanitizers change. The
 # target plain_tests builds the files that the plain tests need.
 
-# Finds a Python with pytest. The system's Python is preferred over one on PATH, because packages install pytest for it.
+# Finds a Python with pytest. The system's Python is preferred over a Python on PATH, because distribution packages
+# install pytest for the former.
 if(NOT EBB_PYTHON)
   foreach(candidate /usr/bin/python3 python3)
     execute_process(COMMAND ${candidate} -c "import pytest"
@@ -27,8 +28,8 @@ set(ebb_test_environment
   "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
-# Costs of long tests: ctest starts the longest first. A test that mostly waits counts as a third of a core, so that
-# several run at a time; `ctest -j` counts in thirds of a core.
+# Reads the costs of long tests; ctest starts the longest tests first. `ctest -j` counts in thirds of a core: a test
+# that mostly waits needs only one third, so that several of them run at a time.
 set(ebb_test_costs ${CMAKE_SOURCE_DIR}/cmake/test_costs.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ebb_test_costs})
 
@@ -46,7 +47,7 @@ function(ebb_test name label timeout)
     ENVIRONMENT "${ebb_test_environment}" COST ${seconds} PROCESSORS ${thirds})
 endfunction()
 
-# Files of tests/unit/FOLDER other than test_*.c are shared by the tests of that folder.
+# Files in tests/unit/FOLDER other than test_*.c are shared by all tests of that folder.
 function(ebb_unit_tests folder)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/test_*.c)
   file(GLOB shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.c)
@@ -84,7 +85,8 @@ if(TARGET ebb_cmocka)
   endforeach()
 endif()
 
-# Sanitizers change the code of the reflex and the mappings of a process, so these tests also run unsanitized.
+# Sanitizers change the code of ebb's last-resort killer (the reflex) and the memory mappings of a process, so these
+# tests also run unsanitized.
 foreach(test guard.test_reflex proc.test_unique_kinds)
   ebb_plain_test(${test})
   string(REPLACE . _ target ${test})
@@ -93,7 +95,7 @@ foreach(test guard.test_reflex proc.test_unique_kinds)
   endif()
 endforeach()
 
-# These tests replace the clock by their own.
+# These tests define their own clock.
 if(TARGET server_jobs_test_jobs_clock)
   target_link_options(server_jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
 endif()
@@ -101,7 +103,7 @@ if(TARGET profile_test_collect)
   target_link_options(profile_test_collect PRIVATE -Wl,--wrap=clock_mono_ns)
 endif()
 
-# Builds the lock-free parts of the preloaded library as a separate program under ThreadSanitizer.
+# Builds the lock-free parts of the heap library as a separate program with ThreadSanitizer.
 if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_FLAGS -fsanitize=thread)
@@ -134,7 +136,7 @@ if(TARGET guard_test_reflex AND EBB_PYTHON)
   ebb_plain_test(guard.reflex_code)
 endif()
 
-# The suites of the Python package run in the environment that scripts/setup.sh python creates.
+# The tests of the Python package run in the virtual environment created by `scripts/setup.sh python`.
 set(EBB_VENV ${CMAKE_BINARY_DIR}/venv CACHE PATH "A Python environment with torch and the like")
 set(ebb_package_python ${EBB_PYTHON})
 set(ebb_package_environment OMP_NUM_THREADS=1)
@@ -148,8 +150,8 @@ else()
   list(APPEND ebb_package_environment "EBB_NO_VENV=scripts/setup.sh python installs it")
 endif()
 
-# ebb_package_test(NAME SUITE): a suite that requires another package calls importorskip at its top. Importing torch
-# takes seconds, and running all these jobs takes minutes.
+# ebb_package_test(NAME SUITE): a suite that needs an optional package and begins with importorskip. Importing torch
+# takes seconds, and running all these suites takes minutes.
 function(ebb_package_test name suite)
   file(STRINGS ${suite} wants REGEX "^([A-Za-z_]+ = )?pytest\\.importorskip\\(")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${suite})
@@ -197,8 +199,8 @@ foreach(suite ${suites})
   endif()
 endforeach()
 
-# Programs that run under the preloaded library, and libraries for them (module_*.c). They are not sanitized, because
-# the sanitizer's allocator would take precedence over the hooks.
+# Programs that run under the heap library, and their libraries (module_*.c). They are not sanitized, because the
+# sanitizer's allocator would take precedence over the hooks.
 file(GLOB heap_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/heap/*.c)
 foreach(source ${heap_programs})
   get_filename_component(name ${source} NAME_WE)
@@ -217,8 +219,8 @@ foreach(source ${heap_programs})
   add_dependencies(plain_tests heap_${name})
 endforeach()
 
-# Fake libraries of PyTorch, loaded as Python loads the real ones: two copies with the functions that ebb knows, and one
-# whose functions have other names.
+# Fake PyTorch libraries, which tests load in the same way as Python loads the real ones: two copies with the functions
+# that ebb knows, and one whose functions have other names.
 foreach(copy torch torch2 torch_other)
   set(folder ${CMAKE_BINARY_DIR}/tests/heap_programs/${copy})
   foreach(name c10 c10_cuda)
@@ -232,7 +234,7 @@ foreach(copy torch torch2 torch_other)
   endforeach()
   target_link_libraries(heap_${copy}_c10_cuda PRIVATE heap_${copy}_c10)
 endforeach()
-# The second copy has a different name, because the dynamic linker would use the first library for both.
+# The second copy needs its own soname; otherwise the dynamic linker would use the first one for both.
 set_target_properties(heap_torch2_c10 PROPERTIES OUTPUT_NAME c10-2)
 foreach(name waits other_hook)
   add_library(heap_${name} MODULE ${CMAKE_SOURCE_DIR}/tests/heap/c10/${name}.c)
@@ -247,7 +249,7 @@ target_compile_definitions(heap_torch2_c10_cuda PRIVATE C10_BARE)
 target_compile_definitions(heap_torch_other_c10 PRIVATE C10_OTHER)
 target_compile_definitions(heap_torch_other_c10_cuda PRIVATE C10_OTHER)
 
-# A tool that generates the recording of a day, for tests and measurements of the report.
+# A tool that generates the recording of a simulated day, for tests and benchmarks of the report.
 if(TARGET ebb_cmocka)
   file(GLOB day_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
   add_executable(day ${day_sources} ${CMAKE_SOURCE_DIR}/tests/unit/profile/fake_table.c)
@@ -257,7 +259,7 @@ if(TARGET ebb_cmocka)
   add_dependencies(plain_tests day)
 endif()
 
-# Tools that generate a recording from a table, and the folder of a job on several nodes.
+# Tools that generate a recording from a CSV table, and the run folder of a job on several nodes.
 foreach(name table cluster)
   add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/tools/${name}/${name}.c)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
@@ -266,7 +268,7 @@ foreach(name table cluster)
   add_dependencies(plain_tests ${name})
 endforeach()
 
-# A library that makes a folder hang for the programs that preload it.
+# A preloaded library that makes accesses to a folder hang.
 add_library(hang MODULE ${CMAKE_SOURCE_DIR}/tests/tools/hang/hang.c)
 set_target_properties(hang PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
 target_compile_options(hang PRIVATE -fno-sanitize=all)
@@ -274,7 +276,7 @@ target_link_options(hang PRIVATE -fno-sanitize=all)
 target_link_libraries(hang PRIVATE ebb_warnings ${CMAKE_DL_LIBS})
 add_dependencies(plain_tests hang)
 
-# Builds parts of the server as separate programs, to which command tests connect.
+# Builds parts of the server as separate programs, which the command tests connect to.
 if(TARGET ebb_server_http)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)
   foreach(source ${serve_programs})
@@ -288,15 +290,15 @@ if(TARGET ebb_server_http)
   endforeach()
 endif()
 
-# The command tests of the guard run the examples, so these are part of the default build.
+# The command tests of the guard run example programs, so these are part of the default build.
 if(suites)
   add_custom_target(command_tests ALL)
   add_dependencies(command_tests examples)
   add_dependencies(plain_tests command_tests)
 endif()
 
-# cmd.test_watch expects that no other training job runs on the machine, so it does not run at the same time as suites
-# that start training jobs.
+# cmd.test_watch requires that no other training job runs on the machine, so it never runs at the same time as suites
+# that start one.
 if(TEST cmd.test_watch)
   set_tests_properties(cmd.test_watch PROPERTIES RUN_SERIAL ON)
 endif()

@@ -1,4 +1,4 @@
-# Sets the warnings, hardening and sanitizers of ebb's own code.
+# Warning, hardening and sanitizer flags of ebb's own code.
 
 set(ebb_warning_flags
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wformat=2 -Wvla -Wundef -Wpointer-arith
@@ -11,12 +11,12 @@ if(EBB_WERROR)
   target_compile_options(ebb_warnings INTERFACE -Werror)
 endif()
 
-# scripts/lint.sh compiles every header alone with these flags.
+# scripts/lint.sh compiles each header on its own with these flags.
 list(JOIN ebb_warning_flags "\n" ebb_warning_lines)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/warning_flags.txt
   CONTENT "${ebb_warning_lines}\n" @ONLY)
 
-# Assertions remain enabled in every build, so there is no -DNDEBUG.
+# NDEBUG is never defined, so assertions are active in every build.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 
@@ -28,12 +28,12 @@ check_pie_supported(LANGUAGES C)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 if(EBB_SANITIZE)
-  # -O1 and -g1 keep the stack traces readable. _FORTIFY_SOURCE would hide calls from the sanitizers.
+  # -O1 and -g1 keep stack traces readable. _FORTIFY_SOURCE would hide calls from the sanitizers.
   set(ebb_sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
   add_compile_options(${ebb_sanitize} -fno-omit-frame-pointer -O1 -g1)
   add_link_options(${ebb_sanitize})
-  # Coverage feedback requires clang and its runtime library. Otherwise the fuzz targets only replay their corpora
-  # (cmake/fuzz.cmake).
+  # Coverage-guided fuzzing requires clang and its runtime library. Without them, the fuzz targets only replay their
+  # corpora (cmake/fuzz.cmake).
   if(EBB_FUZZ)
     include(CheckCSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer,address)

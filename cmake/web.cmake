@@ -1,8 +1,8 @@
-# Builds the pages of ebb into the program: always their style and, if npm is installed, their scripts.
+# Embeds ebb's web pages in the program: their style sheets always, and their scripts if npm is installed.
 
 option(EBB_WEB "Fetch uPlot and build the pages' plots if npm is installed" ON)
 
-# Each page is web/src/PAGE.ts and web/style/PAGE.css; src/present/assets.c lists them as well.
+# Each page consists of web/src/PAGE.ts and web/style/PAGE.css, and is also listed in src/present/assets.c.
 set(ebb_web_pages report serve)
 set(ebb_web_dir ${CMAKE_BINARY_DIR}/web)
 set(ebb_npm off)
@@ -34,7 +34,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/present/assets.c PROPERTIES
   OBJECT_DEPENDS "${web_built}")
 add_dependencies(ebb_present ebb_web)
 
-# Embeds the server's answer to /api/v1/openapi.json.
+# Embeds openapi.json, which the server returns for /api/v1/openapi.json.
 configure_file(${CMAKE_SOURCE_DIR}/web/openapi.json ${CMAKE_BINARY_DIR}/generated/openapi.json @ONLY)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/http/routes_page.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_OPENAPI=\"${CMAKE_BINARY_DIR}/generated/openapi.json\""

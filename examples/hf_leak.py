@@ -16,7 +16,7 @@ SIDE = 16  # Side of an image in pixels.
 
 
 class Images(torch.utils.data.Dataset):
-    """Random images of four classes, the same ones each time."""
+    """Random images of four classes, the same in each run."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -30,7 +30,7 @@ class Images(torch.utils.data.Dataset):
 
 
 class Hoarder:
-    """This list is the leak, because it is never cleared."""
+    """The leak: this list is never cleared."""
 
     def __init__(self, leak_mib: float, step_ms: float) -> None:
         self.kept: list = []

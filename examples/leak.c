@@ -19,10 +19,10 @@ enum {
     STEP_MS = 200,
     EVAL_MS = 1000,
     MODEL_MIB = 64,
-    WORKER_MIB = 96, /* The worker is large, but never grows. */
-    BATCH_MIB = 4,   /* Memory of a batch, which is freed after each step. */
-    LEAK_MIB = 1,    /* This is the leak: memory kept at each step. */
-    EVAL_MIB = 128,  /* Memory of an evaluation, which is freed after it. */
+    WORKER_MIB = 96, /* Memory of the worker, which is large but constant. */
+    BATCH_MIB = 4,   /* Memory of a batch, freed after each step. */
+    LEAK_MIB = 1,    /* Memory leaked in each step. */
+    EVAL_MIB = 128,  /* Memory of an evaluation, freed at its end. */
 };
 
 /* ---- marks ---- */
@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
     va_list arguments;
 
     if (!path || strlen(path) >= sizeof to.sun_path)
-        return; /* If EBB_SOCKET is not set, the program does not run under ebb. */
+        return; /* Without EBB_SOCKET, the program is not running under ebb. */
     memcpy(to.sun_path, path, strlen(path) + 1);
     va_start(arguments, format);
     int len = vsnprintf(text, sizeof text, format, arguments);
@@ -51,7 +51,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
 
 /* ---- memory ---- */
 
-/* Allocates and writes memory, which counts as resident only once it is written. */
+/* Allocates memory and writes to it; only written pages become resident. */
 static void *take(size_t mib)
 {
     size_t bytes = mib << 20;
@@ -64,8 +64,7 @@ static void *take(size_t mib)
     __asm__ volatile(""
                      :
                      : "r"(p)
-                     /* The inline assembly keeps the compiler from removing writes that are never
-                      * read. */
+                     /* Keeps the compiler from removing writes that are never read. */
                      : "memory");
     return p;
 }
@@ -93,7 +92,7 @@ static pid_t start_worker(void)
     _exit(0);
 }
 
-/* Frees the batch of the step; entries of the list are never freed. */
+/* Frees the step's batch; the entries of the list are never freed. */
 static void train_one_step(int step)
 {
     static struct kept {
@@ -120,7 +119,7 @@ static void evaluate(int step)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* Lines are flushed even if the output is a pipe. */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* Flushes each line, also if the output is a pipe. */
     void *model = take(MODEL_MIB);
     pid_t worker = start_worker();
     printf("model loaded, one worker started; %d steps\n", STEPS);

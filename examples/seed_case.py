@@ -23,7 +23,7 @@ from transformers import (
     CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, Trainer, TrainingArguments,
 )
 
-IMAGE_TOKEN, PATCHES, SIDE = 1, 64, 112  # An image is 8 x 8 patches of 14 x 14 pixels.
+IMAGE_TOKEN, PATCHES, SIDE = 1, 64, 112  # An image has 8 x 8 patches of 14 x 14 pixels.
 
 
 def options():
@@ -42,7 +42,7 @@ def options():
 
 
 def write_images(folder, count, size):
-    """Creates JPEG files like those of a camera, from a few images that differ in brightness."""
+    """Creates JPEG files that resemble photographs: a few base images with different brightness."""
     coarse = Image.effect_noise((40, 32), 80).convert("RGB")
     paths = []
     for i in range(count):
@@ -100,7 +100,7 @@ def vision_language_model(args):
 
 
 class Paced(Trainer):
-    """Makes a step take as long as with the real model, which needs several seconds."""
+    """Lengthens a step to the time that the real model needs, several seconds."""
 
     least_s = 0.0
 

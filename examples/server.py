@@ -98,7 +98,7 @@ async def show(number: int) -> "dict[str, Any]":
 
 @app.delete("/jobs/{number}")
 async def cancel(number: int) -> "dict[str, Any]":
-    """Answers only after the process of the job has exited."""
+    """Responds only once the job's process has exited."""
     job = find(number)
     if job.task and not job.task.done():
         job.task.cancel()
@@ -108,7 +108,7 @@ async def cancel(number: int) -> "dict[str, Any]":
 
 @app.websocket("/jobs/{number}/progress")
 async def progress(socket: WebSocket, number: int) -> None:
-    """Sends the newest progress as fast as the viewer reads, and the result."""
+    """Sends the newest progress as fast as the viewer reads it, and then the result."""
     await socket.accept()
     job = find(number)
     while job.state == "running":

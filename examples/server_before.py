@@ -83,7 +83,7 @@ async def show(number: int) -> "dict[str, Any]":
 
 @app.websocket("/jobs/{number}/progress")
 async def progress(socket: WebSocket, number: int) -> None:
-    """Sends the newest progress as fast as the viewer reads, and the result."""
+    """Sends the newest progress as fast as the viewer reads it, and then the result."""
     await socket.accept()
     job = find(number)
     while job.state == "running":

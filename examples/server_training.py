@@ -1,4 +1,4 @@
-"""A simulated training, used by server_before.py and server.py. Like a real training, it leaves memory behind in its
+"""A simulated training, used by server_before.py and server.py. Like real trainings, it leaves memory behind in its
 process."""
 
 import time
@@ -6,7 +6,7 @@ from typing import Callable, Optional
 
 import ebb
 
-CACHE: "list[bytes]" = []  # Simulates a cache in a library that cannot be cleared from outside.
+CACHE: "list[bytes]" = []  # Simulates a library's cache that its users cannot clear.
 
 
 def train(steps: int, mib_per_step: int, report: "Optional[Callable[[int], None]]" = None) -> "dict[str, float]":

@@ -18,20 +18,20 @@
 
 /* Settings are given as NAME=VALUE arguments. */
 static struct {
-    long steps; /* total number */
+    long steps; /* total number of steps */
     long step_ms;
     long leak_kib;
-    long base_mib; /* the model */
+    long base_mib; /* memory of the model */
     long save_ms;
     long save_mib;    /* Memory needed to write a checkpoint. */
     long save_every;  /* Steps between checkpoints; 0 writes them only on request. */
-    long hello;       /* 0 means that the trainer does not listen for requests. */
-    long marks;       /* 0 means that the trainer sends no marks. */
+    long hello;       /* 0: does not listen for checkpoint requests */
+    long marks;       /* 0: sends no marks */
     long ignore_term; /* SIGTERM is ignored */
-    long usr1;        /* SIGUSR1 also requests a checkpoint */
-    long mute;        /* The trainer receives the request but never answers. */
-    long fail;        /* The trainer answers that the checkpoint failed. */
-    long die;         /* The trainer exits while writing a checkpoint. */
+    long usr1;        /* SIGUSR1 is also a checkpoint request */
+    long mute;        /* receives checkpoint requests but never answers */
+    long fail;        /* answers that the checkpoint failed */
+    long die;         /* exits while writing a checkpoint */
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";
@@ -68,7 +68,7 @@ static void sleep_ms(long ms)
         ;
 }
 
-/* Allocates and writes memory, which counts as resident only once it is written. */
+/* Allocates memory and writes to it; only written pages become resident. */
 static void *take(size_t bytes)
 {
     if (bytes == 0)
@@ -82,7 +82,7 @@ static void *take(size_t bytes)
     return p;
 }
 
-/* ---- marks, and requests ---- */
+/* ---- marks and requests ---- */
 
 static int request_socket = -1;
 static char reply_path[sizeof((struct sockaddr_un *)0)->sun_path];
@@ -220,7 +220,7 @@ static void train(void)
     mark("KIND=begin\nMAX_STEPS=%ld\n", set.steps);
     while (step < set.steps) {
         sleep_ms(set.step_ms);
-        (void)take((size_t)set.leak_kib << 10); /* the bug */
+        (void)take((size_t)set.leak_kib << 10); /* the leak */
         step++;
         mark("KIND=step\nSTEP=%ld\nMAX_STEPS=%ld\n", step, set.steps);
         if (set.save_every && step % set.save_every == 0)

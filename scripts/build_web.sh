@@ -36,7 +36,7 @@ build_page() {
         echo "web: the sources of the page $1 do not build" >&2
         exit 1
     fi
-    # A <script> element must not contain its own end tag.
+    # A <script> element ends at the first </script>, even inside a string, so none may occur in it.
     if grep -qi '</script' "$1.js"; then
         echo "web: $1.js contains </script" >&2
         exit 1

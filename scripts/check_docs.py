@@ -17,7 +17,7 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*ebb ([a-z]+)\b([^|#]*)")
 
 
 def slug(title):
-    """Returns the anchor that GitHub creates for a heading."""
+    """Returns the anchor that GitHub generates for a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.strip().lower())
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
@@ -33,7 +33,7 @@ def anchors(path):
 
 
 def prose(text):
-    """Yields lines with their numbers, and whether each is inside a block of code."""
+    """Yields each line with its number, and whether it is inside a code block."""
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):
         if FENCE.match(line):
@@ -43,7 +43,7 @@ def prose(text):
 
 
 def code_of(text):
-    """Yields code spans and lines of code blocks, with their line numbers."""
+    """Yields each code span and each line of a code block, with its line number."""
     for number, line, is_code in prose(text):
         for piece in [line] if is_code else re.findall(r"`([^`]+)`", line):
             yield number, piece

@@ -21,7 +21,7 @@ WIDTH = 100
 
 
 def problems_of(path, text):
-    """Yields (line, problem) for the problems of one file."""
+    """Yields (line, problem) for one file."""
     try:
         ast.parse(text, path, feature_version=OLDEST)
     except SyntaxError as error:

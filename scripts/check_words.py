@@ -43,7 +43,7 @@ HABITS = [
     (r"^(?:What|Who|Whom|Whose) (?!\w+(?: \w+)*\?)[^?]*$", "begin with a noun, not with a relative clause"),
 ]
 PATTERNS = [(re.compile(pattern, re.I if not pattern.startswith("^") else 0), advice) for pattern, advice in HABITS]
-ALLOWED = [  # The fields are a path, a phrase and a reason.
+ALLOWED = [  # Each entry has a path, a phrase and a reason.
     (r"^(?:zoo|bench/peers)/", "culprit", "a key of truth.json and a column of zoo/run.py"),
 ]
 SUBJECT_LENGTH = 72
@@ -68,7 +68,7 @@ def findings():
 
 
 def long_subjects():
-    """Checks the subjects of the last commits, or of fewer if the clone lacks their history."""
+    """Checks the subjects of the last commits, as far as the clone contains them."""
     log = subprocess.run(["git", "-C", str(ROOT), "log", f"-{SUBJECTS}", "--no-merges", "--format=%h %s"],
                          stdout=subprocess.PIPE, text=True)
     for line in log.stdout.splitlines():

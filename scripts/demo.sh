@@ -28,7 +28,7 @@ say() { printf '%s\n' "$@"; }
 title() { printf '\n%s── %s%s\n\n' "$bold" "$1" "$plain"; }
 command_line() { printf '%s$ %s%s\n' "$dim" "$1" "$plain"; }
 
-# Prints the verdict on the recording, and the meaning of its exit status.
+# Prints the verdict on the recording and explains its exit status.
 judge() {
     local status=0 means
     command_line "ebb verdict $shown/demo/leak${*:+ $*}"
@@ -59,7 +59,7 @@ command_line "ebb run --interval 250ms --run-dir $shown/demo/leak -- $shown/exam
 "$ebb" run --interval 250ms --run-dir "$run" -- "$build/examples/leak"
 
 title "2. What the two processes did"
-# Reads the CSV table and prints the largest reading of each second, for the trainer and for its worker.
+# Prints the maximum per second of the trainer's and of its worker's memory, from the exported CSV.
 command_line "ebb export $shown/demo/leak --csv | awk …"
 "$ebb" export "$run" --csv | awk -F, '
     NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }

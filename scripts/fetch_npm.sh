@@ -26,7 +26,7 @@ why() {
     fi
 }
 
-# Two suites may need the packages at the same time, and npm begins by removing existing ones.
+# Two test suites may call this script at the same time, and `npm ci` first removes the installed packages.
 exec 9>.fetching
 flock 9
 ! cmp -s package-lock.json node_modules/.fetched || exit 0

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SLICE_S = 20  # Time slice of a target while other targets wait.
+SLICE_S = 20  # Duration of one turn of a target, in seconds, while other targets wait.
 ENVIRONMENT = {
-    # TMPDIR is in memory, because the fuzz target of the server flushes its files often.
+    # Temporary files are kept in memory, because the server's fuzz target calls fsync often.
     "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:malloc_context_size=5:quarantine_size_mb=64",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -87,13 +87,13 @@ def last(pattern, output):
 
 
 def run_once(target, runs, seconds, seed):
-    """Runs one process of TARGET; returns its output, its exit status, and its CPU time."""
+    """Runs one process of TARGET; returns its output, its exit status and its CPU time."""
     command = [target.program, target.inputs(), target.corpus, f"-runs={runs}", "-print_final_stats=1",
                f"-max_total_time={max(1, int(seconds))}", "-timeout=10", "-rss_limit_mb=2048",
                f"-artifact_prefix={target.out}/"]
     if seed:
         command.append(f"-seed={seed}")
-    # Libraries that --pack adds to the archive.
+    # Shared libraries that --pack adds to the archive.
     libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -111,14 +111,14 @@ def record(target, output, status, cpu_s):
     target.is_done = True
     target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
     target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
-    if status != 0:  # Progress lines of libFuzzer, which are omitted.
+    if status != 0:  # libFuzzer's progress lines, which are not shown.
         target.failures.append(re.sub(r"^#\d+\t.*\n", "", output, flags=re.MULTILINE))
     elif "INFO: seed corpus" not in output and "replayed" not in output:
         target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")
 
 
 class Pool:
-    """Runs workers, each of which repeatedly takes the target that has run for the shortest time."""
+    """Starts the workers. Each of them repeatedly runs the target that has run for the shortest time so far."""
 
     def __init__(self, targets, arguments):
         self.targets, self.arguments = targets, arguments
@@ -153,7 +153,7 @@ class Pool:
 
     def run(self):
         for target in self.targets:
-            # Inputs left by an earlier run are removed.
+            # Removes inputs left by an earlier run.
             shutil.rmtree(target.inputs(), ignore_errors=True)
             os.makedirs(target.inputs())
         threads = [threading.Thread(target=self.work) for _ in range(self.arguments.jobs)]
@@ -164,14 +164,14 @@ class Pool:
 
 
 def pack(targets, arguments):
-    """Packs everything for a long run on another machine into one archive, without debug information."""
+    """Packs all that is needed for a long run on another machine into one archive. Debug information is stripped."""
     with tempfile.TemporaryDirectory() as scratch, tarfile.open(arguments.pack, "w:gz") as archive:
         for target in targets:
             name = os.path.basename(target.program)
             subprocess.run(["strip", "-g", "-o", f"{scratch}/{name}", target.program], check=True)
             archive.add(f"{scratch}/{name}", f"fuzz/{name}")
             archive.add(target.corpus, f"fuzz/corpus/{target.name}")
-        # The fuzzed server loads libwslay at run time.
+        # The server's fuzz target loads libwslay at run time.
         for library in glob.glob("/usr/lib/*/libwslay.so.?"):
             archive.add(os.path.realpath(library), f"fuzz/lib/{os.path.basename(library)}")
         archive.add(os.path.abspath(__file__), "fuzz/fuzz.py")

@@ -21,7 +21,7 @@ first_of() {
     exit 1
 }
 
-# Lists tracked and new files, except those that git ignores.
+# Lists tracked and new files, without files ignored by git.
 files() {
     git ls-files -z --cached --others --exclude-standard -- "$@" |
         while IFS= read -r -d '' file; do
@@ -42,7 +42,7 @@ check() {
 
 c_files() { files 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'examples/*.[ch]' 'fuzz/*.[ch]' 'zoo/*.[ch]'; }
 
-# Prints the first place in each file that `make format` would change.
+# Prints, for each file, the first place that `make format` would change.
 check_layout() {
     local found
     found=$(c_files | xargs -0 -r "$format" --dry-run 2>&1 | grep -E '^[^ ].*: (warning|error): ' |
@@ -52,8 +52,8 @@ check_layout() {
     return 1
 }
 
-# Writes one compile command per file for the two checks below. Several targets may compile a file, and analyzing it
-# for each of them finds nothing more.
+# Writes a compilation database with one command per file for the two checks below. A file may be compiled for several
+# targets, but analyzing it more than once finds nothing new.
 write_commands() {
     mkdir -p "$build/tidy"
     python3 -c 'import json, sys
@@ -63,7 +63,7 @@ with open(sys.argv[2], "w") as kept:
     json.dump(list(commands.values()), kept)' "$build/compile_commands.json" "$build/tidy/compile_commands.json"
 }
 
-# Checks for clang's warnings in files that `make test` does not compile with clang, which are all but src and fuzz.
+# Checks for clang's warnings in all files outside src and fuzz; `make test` compiles only those two folders with clang.
 check_clang() {
     files 'tests/*.c' 'bench/*.c' 'examples/*.c' | xargs -0 -r python3 -c 'import json, shlex, sys
 wanted = {sys.argv[2] + "/" + name for name in sys.argv[3:]}
@@ -77,9 +77,9 @@ with open(sys.argv[1]) as given:
         "$build/tidy/compile_commands.json" "$PWD" | xargs -d '\n' -n 1 -P "$jobs" sh -c
 }
 
-# The analyzer of clang-tidy explores at most TIDY_NODES states of each function. Its default, 225000, takes ten times
-# as long and finds nothing more in this tree; `make release` uses it. The largest files come first, so that no core
-# has to wait for a large file at the end.
+# clang-tidy's analyzer explores at most TIDY_NODES states per function. Its default, 225000, takes ten times as long
+# and finds nothing more in this tree; `make release` uses it. The largest files are analyzed first, so that the cores
+# finish at about the same time.
 check_tidy() {
     local folder=$build/tidy
     export TIDY_NODES=${TIDY_NODES:-10000}
@@ -115,14 +115,14 @@ check_shell() {
     return "$status"
 }
 
-# Checks the package and its tests with the system's Python, which has the packaged pyflakes.
+# Checks the package and its tests with the system's Python, for which distributions package pyflakes.
 check_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
     files 'python/*.py' 'tests/py/*.py' | "$python" scripts/check_python.py
 }
 
-# Checks the types of the pages' sources. The packages that the build fetched do not include the compiler.
+# Checks the types in the web sources. The build does not install the TypeScript compiler.
 check_types() {
     local npm reason folder=$build/web-types
     mkdir -p "$folder"
@@ -138,7 +138,7 @@ check_types() {
     fi
 }
 
-# Finds paths that exist on one machine only. /proc/PID/root/ is allowed.
+# Finds absolute paths of a particular machine. /proc/PID/root/ is allowed.
 check_paths() {
     local found
     found=$(files . | xargs -0 -r grep -InE '(^|[^][:alnum:]_}).*%-])/(work|root)/' -- || true)
@@ -155,7 +155,7 @@ fi
 tidy=$(first_of clang-tidy-14 clang-tidy)
 
 cmake -S . -B "$build" -G Ninja --log-level=WARNING >/dev/null
-git ls-files >/dev/null # fails if git is missing, because the checks would then find no files and pass
+git ls-files >/dev/null # without git, the checks would find no files and pass
 check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
 check "dialect" python3 scripts/check_dialect.py

@@ -21,7 +21,7 @@ def without_comments(text):
 
 
 def static_names(text):
-    """Names of the static functions that are defined in a source file."""
+    """Returns the names of the static functions defined in a source file."""
     pattern = r"^static\s+(?:inline\s+)?[\w\s\*]+?\b(\w+)\s*\([^;{]*?\)\s*\{"
     return {name for name in re.findall(pattern, text, flags=re.M) if name not in KEYWORDS}
 
@@ -44,7 +44,7 @@ def body_end(text, start):
 
 
 def fields(body):
-    """Names declared directly in a struct's body; a nested struct counts by its own names."""
+    """Returns the number of names declared directly in a struct; the fields of nested structs are not included."""
     flat, depth = "", 0
     for char in body:
         depth += char == "{"

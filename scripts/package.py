@@ -26,12 +26,12 @@ import time
 import wheels
 
 ROOT = wheels.ROOT
-# The maintainer is read from the environment variables of Debian's tools. The default address is in a domain that does
-# not exist.
+# The maintainer is taken from the environment variables of Debian's tools. The domain of the default address does not
+# exist.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
-# These checks of lintian do not apply: the program is linked statically, so that one package works on every release of
-# Debian and Ubuntu, and the package is not meant for Debian's archive.
+# These lintian checks do not apply: the program is statically linked on purpose, so that one package works on all
+# releases of Debian and Ubuntu, and the package is not intended for Debian's archive.
 OVERRIDES = "ebbtide: embedded-library *\nebbtide: initial-upload-closes-no-bugs *\n"
 
 
@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 def installed_files(tree: pathlib.Path, printed: pathlib.Path) -> dict[str, tuple[bytes, int]]:
-    """Returns the files that `make install` installs below its prefix."""
+    """Returns the files that `make install` creates below its prefix."""
     files = {"bin/ebb": ((tree / "ebb").read_bytes(), 0o755),
              "lib/ebb/libebb-heap.so": ((tree / "libebb-heap.so").read_bytes(), 0o644)}
     for path in sorted((ROOT / "python/ebb").rglob("*")):
@@ -73,7 +73,7 @@ def write_tarball(path: pathlib.Path, top: str, files: dict[str, tuple[bytes, in
 
 
 def check_versions(ebb: pathlib.Path) -> None:
-    """All places must agree on the version, and the program must be that of this commit."""
+    """All sources of the version must agree, and the program must have been built from this commit."""
     found = json.loads(wheels.output([ebb, "version", "--json"]))
     for what, value, expected in (("version", found["version"], wheels.version()),
                                   ("commit", found["commit"], wheels.commit())):
@@ -148,11 +148,11 @@ def write_deb(release: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> pat
     (debian / "md5sums").write_text("".join(
         f"{hashlib.md5(data).hexdigest()}  {name}\n" for name, (data, _) in sorted(files.items())
         if not name.startswith("etc/")))
-    # Creates the unit's user. The administrator enables the unit.
+    # Creates the system user of the service. The administrator enables the service.
     (debian / "postinst").write_text(
         "#!/bin/sh\nset -e\nif [ \"$1\" = configure ] && command -v systemd-sysusers >/dev/null; then\n"
         "    systemd-sysusers ebb.conf\nfi\n")
-    # Python writes compiled files next to the package when root runs a job.
+    # If root runs a job, Python writes compiled files next to the package.
     (debian / "prerm").write_text(
         "#!/bin/sh\nset -e\nfind /usr/share/ebb -name __pycache__ -prune -exec rm -rf {} +\n")
     for script in ("postinst", "prerm"):

@@ -1,4 +1,4 @@
-"""Extracts the text that people read from the sources: comments, strings, lines of documents and names of tests."""
+"""Extracts all text written for people from the sources: comments, strings, paragraphs of documents and test names."""
 import ast
 import io
 import pathlib
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 C_LIKE = {".c", ".h", ".ts", ".tsx", ".js", ".mjs", ".css"}
 HASH_COMMENTS = {".sh", ".cmake", ".txt", ".toml", ".yml", ".service", ""}
-# A slash after an operator or an opening bracket begins a regular expression, in which a quote does not begin a string.
+# A slash after an operator or an opening bracket starts a regular expression; quotes in it do not start a string.
 REGULAR_EXPRESSION = r"(?:(?<=[=(,:!&|?\[{;])|(?<=[=(,:!&|?\[{;] )|(?<=return ))/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/"
 TOKENS = {
     "c": re.compile(r"/\*(?P<block>.*?)\*/|//(?P<line>[^\n]*)|\"(?P<string>(?:\\.|[^\"\\\n])*)\"|'(?:\\.|[^'\\\n])'", re.S),
@@ -25,16 +25,16 @@ SCRIPT_TEST = re.compile(r"""\btest\(\s*["'`]([^"'`]+)""")
 @dataclass
 class Passage:
     path: str
-    kind: str  # One of comment, string, text or test.
+    kind: str  # "comment", "string", "text" or "test"
     text: str  # Line breaks and comment signs are replaced by single spaces.
-    lines: list  # Line number of each character of text.
+    lines: list  # Line number of each character in text.
 
     def line_at(self, offset):
         return self.lines[min(offset, len(self.lines) - 1)]
 
 
 def passage_of(path, kind, raw, line):
-    """Joins the lines of RAW, which begins at LINE, without comment signs and indentation."""
+    """Joins the lines of RAW, which starts at line LINE, without comment signs and indentation."""
     text, lines = [], []
     for number, part in enumerate(raw.split("\n"), line):
         if kind != "string":
@@ -48,7 +48,7 @@ def passage_of(path, kind, raw, line):
 
 
 def joined(parts):
-    """Joins comments on adjacent lines, and adjacent string literals, into one passage."""
+    """Joins comments on adjacent lines into one passage, and also adjacent string literals."""
     last = None
     for passage, is_continued in parts:
         if last and is_continued and last.kind == passage.kind:
@@ -107,7 +107,7 @@ def pieces_of_python(path, source):
 
 
 def pieces_of_text(path, source):
-    """Yields a passage for each paragraph, list item or row of a table."""
+    """Yields a passage for each paragraph, list item and table row."""
     start, lines = 1, source.split("\n")
     for number, line in enumerate([*lines, ""], 1):
         if not line.strip() or re.match(r"\s*(?:[-*|#]|\d+\.)\s?", line):
@@ -118,7 +118,7 @@ def pieces_of_text(path, source):
 
 
 def names_of_tests(path, source):
-    """Yields names with their lines. Programs inside of strings, which some suites run, are not tests of this tree."""
+    """Yields each test name with its line. Tests in programs that are embedded as strings are excluded."""
     if path.endswith(".py"):
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):

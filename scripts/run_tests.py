@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-RETRIED_MOST = 3  # if more tests fail, the tree is broken and none of them is run again
+RETRIED_MOST = 3  # if more tests fail, the tree is broken, and no test is rerun
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -54,24 +54,25 @@ PYTEST_SUMMARY = re.compile(r"^(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in \d+\.\d+s", r
 
 
 def count_cmocka(output):
-    """Counts the output of one cmocka program, which may have several groups; returns None for other output."""
+    """Returns the counts in the output of one cmocka program, which may run several groups, or None for other
+    output."""
     announced = sum(int(n) for n in CMOCKA_RUNNING.findall(output))
     if not CMOCKA_RUNNING.search(output):
         return None
     counts = Counts(passed=len(CMOCKA_OK.findall(output)))
     counts.failed = sum(int(n) for n in CMOCKA_FAILED.findall(output))
-    # cmocka names every skipped test when it runs, and again in a list at the end.
+    # cmocka prints the name of a skipped test when it runs, and again in a list at the end.
     started = len(CMOCKA_RUN.findall(output))
     if CMOCKA_SKIPPED.search(output):
         counts.skipped = max(0, started - counts.passed - counts.failed)
     if counts.total() < announced and counts.failed == 0:
-        # The cmocka program stopped before its last test, which counts as one failure.
+        # The program ended before its last test, which is counted as one failure.
         counts.failed = 1
     return counts
 
 
 def count_pytest(output):
-    """Counts the tests in pytest's last line; returns None if there is none."""
+    """Returns the counts in pytest's last line, or None if there is no such line."""
     summaries = PYTEST_SUMMARY.findall(output)
     if not summaries:
         return None
@@ -87,7 +88,8 @@ def count_pytest(output):
 
 
 def count_entry(status, output):
-    """Counts one ctest entry. STATUS is `run` for a pass, `fail`, `skip`, or another word if it did not run."""
+    """Returns the counts of one ctest entry. STATUS is `run` (passed), `fail`, `skip`, or another word if the test did
+    not run."""
     if status == "skip":
         return Counts(skipped=1)
     counts = count_cmocka(output) or count_pytest(output)
@@ -99,10 +101,10 @@ def count_entry(status, output):
 
 
 def read_junit(path):
-    """Yields (name, status, output) of each entry in a file written by ctest --output-junit."""
+    """Yields (name, status, output) of each entry in a JUnit file written by ctest."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         status, skipped = case.get("status"), case.find("skipped")
-        # ctest gives a test whose program is missing the same status as a skipped test, but without this message.
+        # ctest reports a missing test program with the status of a skipped test; only skipped tests have this message.
         if skipped is not None and "SKIP_RETURN_CODE" in skipped.get("message", ""):
             status = "skip"
         yield case.get("name"), status, case.findtext("system-out") or ""
@@ -128,7 +130,7 @@ class Tree:
     folder: str
     targets: list
     options: list
-    label: str = ""  # Label of the tests to run (default: all); "none" runs none.
+    label: str = ""  # Label of the tests to run (default: all tests); "none" runs no tests.
 
 
 @dataclass
@@ -139,8 +141,7 @@ class Outcome:
 
 
 def run_commands(commands):
-    """Runs (COMMAND, IS_SHOWN) pairs in order until one fails. Of commands that are not shown, only errors are printed.
-    """
+    """Runs (COMMAND, IS_SHOWN) pairs in order until one fails. If IS_SHOWN is false, only errors are printed."""
     start, ok = time.monotonic(), True
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
         for command, is_shown in commands:
@@ -151,7 +152,7 @@ def run_commands(commands):
 
 
 def configure(tree):
-    """Returns a command whose output is not shown; warnings and errors still go to stderr."""
+    """Wraps a command so that its output is hidden; warnings and errors still go to stderr."""
     command = ["cmake", "-S", ROOT, "-B", tree.folder, "-G", "Ninja", "--log-level=WARNING"]
     return command + tree.options, False
 
@@ -162,8 +163,8 @@ def build(tree, jobs):
 
 
 def build_first(tree, jobs):
-    """Installs the packages for the Python tests while the tree is built, and then configures the tree again,
-    because the tests depend on the installed packages."""
+    """Installs the packages for the Python tests during the build, and then configures the tree again, because the set
+    of tests depends on the installed packages."""
     install = subprocess.Popen([os.path.join(ROOT, "scripts", "setup.sh"), "python"],
                                stdin=subprocess.DEVNULL, env=dict(os.environ, BUILD=tree.folder))
     built = build(tree, jobs)
@@ -175,8 +176,8 @@ def build_first(tree, jobs):
 
 
 def yield_to_others():
-    """Lowers the priority of all processes that the calling thread starts: beside tests they get a tenth of a core, and
-    otherwise a whole core."""
+    """Lowers the priority of all processes started by this thread: they get about a tenth of a core while tests run,
+    and a whole core otherwise."""
     os.nice(10)
 
 
@@ -185,17 +186,18 @@ def show_failure(name, output, reason="Failed"):
 
 
 def failure_reasons(log):
-    """Reads {name: "Timeout", "SEGFAULT", "Failed"…} from the end of ctest's output; its XML lacks the reasons."""
+    """Returns {name: "Timeout", "SEGFAULT", "Failed"…} from the end of ctest's output. ctest's XML does not contain the
+    reasons."""
     return dict(re.findall(r"^\s+\d+ - (\S+) \((.+)\)", log, re.MULTILINE))
 
 
 def ctest(folder, jobs, label, names=()):
-    """Runs the tests with LABEL; if NAMES is given, only those with these names. Returns {name: (status, output)},
-    {name: reason} for the failed tests, ctest's exit status and ctest's output. In suites with tests that need the
-    plain program, EBB_PLAIN_ONLY selects these tests."""
+    """Runs the tests with LABEL, or only those in NAMES. Returns {name: (status, output)}, {name: reason} of the failed
+    tests, ctest's exit status and ctest's output. For the plain label, EBB_PLAIN_ONLY restricts suites to their plain
+    tests."""
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
-        # ctest -j counts thirds of a core (cmake/test_costs.txt). Without the two size options ctest truncates the
+        # ctest -j counts in thirds of a core (cmake/test_costs.txt). Without the two size options, ctest truncates the
         # output of tests.
         command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
@@ -211,9 +213,9 @@ def ctest(folder, jobs, label, names=()):
 
 
 def retry_alone(folder, label, entries, failed):
-    """Runs failed tests once more without others beside them, and replaces the entries of those that pass. The first
-    failure of each test has been printed. A test that fails only under load has a defect, or the program has one, but
-    an unrelated change is not blocked."""
+    """Reruns failed tests one at a time, and replaces the entries of those that now pass. Their first failure has
+    already been printed. A test that fails only under load indicates a defect, but must not block an unrelated
+    change."""
     for name in failed:
         again = ctest(folder, 1, label, [name])[0] or {}
         if name in again and count_entry(*again[name]).failed == 0:
@@ -253,7 +255,7 @@ def parse_arguments():
 
 
 def has_fuzzer():
-    """Returns true if clang has the runtime library with libFuzzer."""
+    """Returns whether clang's runtime library with libFuzzer is installed."""
     with tempfile.TemporaryDirectory() as scratch:
         source = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size ? 0 : 0; }"
         command = ["clang", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", f"{scratch}/probe"]
@@ -282,7 +284,7 @@ def trees_of(arguments):
 
 
 def has_built(tree, outcome):
-    """Shows the output of the build."""
+    """Shows the output of the main build."""
     print(outcome.output, end="", flush=True)
     if not outcome.ok:
         print(f"{tree.folder} did not build", flush=True)
@@ -303,7 +305,7 @@ def test_tree(tree, outcome, jobs):
 
 
 def run_all(arguments, beside):
-    """Builds and tests all trees. The executor BESIDE builds the other trees while the tests of the first tree run."""
+    """Builds and tests all trees. BESIDE is an executor that builds the next trees while the first tree is tested."""
     jobs, total = arguments.jobs, Counts()
     first, *others = trees_of(arguments)
     say(f"{first.title}: building {first.folder}")
@@ -318,7 +320,7 @@ def run_all(arguments, beside):
         say(f"{tree.title}: building {tree.folder}")
         if not has_built(tree, built.result()):
             total.add(Counts(failed=1))
-            break  # The other trees would fail in the same way.
+            break  # The other trees would fail for the same reason.
         total.add(test_tree(tree, built.result(), jobs))
     print(total.line(), flush=True)
     return total.failed == 0 and total.total() > 0

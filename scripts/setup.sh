@@ -59,7 +59,8 @@ python3         cmd:python3
 clang           cmd:clang
 libclang-rt-dev rt:fuzzer
 "
-# All developers use the same clang-format, as versions disagree about layout; Debian and Ubuntu both have this version.
+# All developers need the same clang-format version, because versions differ in layout; Debian and Ubuntu both package
+# this one.
 lint_needs="
 python3         cmd:python3
 clang-format-14 cmd:clang-format-14
@@ -122,8 +123,8 @@ die() {
     exit 1
 }
 
-# The tests run on the system's Python, which has the packaged modules; another Python may be first on PATH (see
-# EBB_PYTHON in CMakeLists.txt).
+# The tests run with the system's Python, for which the modules are packaged, even if another Python is first on PATH
+# (see EBB_PYTHON in CMakeLists.txt).
 system_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
@@ -187,7 +188,7 @@ explain_and_stop() {
     die "apt-get could not install: $*"
 }
 
-# An archive that is not needed may be unavailable, so a failure of the update is ignored if installing succeeds.
+# `apt-get update` may fail because of an unrelated package archive; that is ignored if the installation succeeds.
 update_lists() {
     say "updating the package lists"
     if apt update; then return; fi
@@ -197,8 +198,8 @@ update_lists() {
     explain_and_stop "$@"
 }
 
-# On Ubuntu chromium is only a snap: the package of that name installs snapd, and the confined snap cannot see the files
-# that the tests create. apt lists a real package in its simulation, but not a snap.
+# On Ubuntu, chromium exists only as a snap: the package of that name installs snapd, and the confined snap cannot read
+# the files created by the tests. apt's simulation lists a real package, but not a snap.
 refuse_snap() {
     keep_log
     if ! apt --simulate install --no-install-recommends "$1"; then return; fi
@@ -212,7 +213,7 @@ install_packages() {
     fi
     say "installing $*"
     if apt install --no-install-recommends "$@"; then return; fi
-    # Outdated package lists name files that the archive no longer has.
+    # Outdated package lists refer to files that the archive no longer has.
     grep -qE 'Failed to fetch|Unable to fetch' "$log" || explain_and_stop "$@"
     update_lists "$@"
     say "installing $*, second attempt"
@@ -233,7 +234,7 @@ unpack() {
     fi
 }
 
-venv_space_mib=10240 # space for torch with its CUDA libraries, packed and unpacked
+venv_space_mib=10240 # space for the packed and unpacked files of torch and CUDA
 venv_limit_s=600
 
 no_venv() {
@@ -258,7 +259,7 @@ why_pip_failed() {
     fi
 }
 
-# make_venv NAME FILE: makes $BUILD/NAME of the packages in tests/py/FILE.
+# make_venv NAME FILE: creates the virtual environment $BUILD/NAME with the packages listed in tests/py/FILE.
 make_venv() {
     local requirements python wanted free_mib status=0
     requirements=$(dirname "$0")/../tests/py/$2
@@ -304,7 +305,7 @@ install_wanted() {
     fi
 }
 
-# Installs Slurm without starting its daemons. Debian's packages start none if policy-rc.d forbids it.
+# Installs Slurm without starting its daemons: policy-rc.d forbids Debian's packages to start services.
 install_slurm() {
     local policy=/usr/sbin/policy-rc.d unit
     [ -n "$(missing_of "$slurm_needs")" ] || return 0
@@ -371,7 +372,7 @@ promtool)
     exit 0
     ;;
 browser)
-    # Only npm can drive the browser.
+    # The browser can be driven only with npm.
     if ! is_there cmd:npm || is_there cmd:chromium; then exit 0; fi
     if is_debian_like; then as_root='' refuse_snap chromium; fi
     needs=$browser_needs

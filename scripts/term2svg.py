@@ -45,7 +45,7 @@ class Style:
         self.bold = self.dim = self.italic = self.underline = self.reverse = False
 
     def take(self, codes):
-        """Applies the numbers of one SGR escape."""
+        """Applies the parameters of one SGR escape to STYLE."""
         codes = list(codes) or [0]
         while codes:
             c = codes.pop(0)
@@ -79,7 +79,7 @@ class Style:
         return None
 
     def shown(self):
-        """Returns (foreground, background or None, bold, italic, underline) as a terminal shows them."""
+        """Returns (foreground, background or None, bold, italic, underline) as shown by a terminal."""
         fg, bg = self.fg or FOREGROUND, self.bg
         if self.reverse:
             fg, bg = bg or BACKGROUND, fg
@@ -95,8 +95,8 @@ def width_of(character):
 
 
 def cells_of(line, style):
-    """Returns [(column, width, character, shown style)] of one line. STYLE is the style at the end of the previous line
-    and is updated."""
+    """Returns [(column, width, character, shown style)] for one line. STYLE carries over from the previous line and is
+    updated."""
     cells, column = [], 0
     for part in re.split(r"(\x1b\[[0-9;:?]*[A-Za-z]|\x1b[^\[])", line):
         if part.startswith("\x1b"):
@@ -117,7 +117,7 @@ def cells_of(line, style):
 
 
 def runs_of(cells):
-    """Groups adjacent cells of the same style."""
+    """Groups adjacent cells with the same style."""
     runs = []
     for cell in cells:
         if runs and runs[-1][-1][3] == cell[3]:
@@ -128,7 +128,7 @@ def runs_of(cells):
 
 
 def words_of(cells, keep_spaces):
-    """Groups cells that have no space or gap between them."""
+    """Splits cells at spaces and gaps."""
     words = []
     for cell in cells:
         if cell[2] == " " and not keep_spaces:
@@ -140,7 +140,8 @@ def words_of(cells, keep_spaces):
     return words
 
 
-# Characters that must touch their neighbours in any font are drawn as rectangles.
+# Characters that must join their neighbours, such as box drawing, are drawn as rectangles to be independent of the
+# font.
 LOWER = {c: i + 1 for i, c in enumerate("▁▂▃▄▅▆▇█")}
 
 

@@ -36,7 +36,7 @@ def say(text: str) -> None:
 
 
 def ubuntu_keyring(folder: pathlib.Path) -> pathlib.Path:
-    """Returns the keys that Ubuntu signs with. Debian 13 has a package of these keys, Debian 12 has none."""
+    """Returns Ubuntu's signing keys. Debian 13 packages them; Debian 12 does not."""
     if UBUNTU_KEYRING.is_file():
         return UBUNTU_KEYRING
     trixie = test_wheels.Chroot(folder / "trixie", "trixie")
@@ -56,16 +56,15 @@ def make_system(folder: pathlib.Path, suite: str) -> test_wheels.Chroot | None:
             pass
     except (OSError, urllib.error.URLError):
         return None
-    # every release of Ubuntu has the same script, and an older debootstrap does not know the name noble
+    # Ubuntu releases share one debootstrap script, and an older debootstrap does not know the name noble
     script = "/usr/share/debootstrap/scripts/jammy"
-    # universe is enabled on a normal Ubuntu
+    # universe is enabled on a default Ubuntu
     options = (f"--keyring={ubuntu_keyring(folder.parent)}", "--components=main,universe")
     return test_wheels.Chroot(folder, suite, packages, options, (UBUNTU, script))
 
 
 def trust_local_certificates(chroot: test_wheels.Chroot) -> None:
-    """Adds this machine's own CA certificates, for example a proxy's, to the chroot. pip and npm need them to
-    download."""
+    """Copies locally added CA certificates (for example of a proxy) into the chroot; pip and npm need them."""
     found = sorted(LOCAL_CERTIFICATES.glob("*.crt"))
     for path in found:
         shutil.copy(path, chroot.folder / LOCAL_CERTIFICATES.relative_to("/"))
@@ -80,7 +79,7 @@ def clone(chroot: test_wheels.Chroot) -> None:
 
 
 def run_make(chroot: test_wheels.Chroot, target: str) -> str:
-    """Runs make in the chroot. Returns the last lines of the output and the duration."""
+    """Runs make in the chroot; returns the last lines of its output and the duration."""
     log = chroot.folder.with_name(f"{chroot.folder.name}-{target}.log")
     start = time.monotonic()
     with log.open("wb") as out:

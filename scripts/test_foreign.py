@@ -26,7 +26,7 @@ WAYS = {"without": ["--no-heap"], "with": ["--heap-interval", "4K"]}
 
 
 def call(command, **options):
-    """Runs a command. Its output is shown only if it fails."""
+    """Runs a command; shows its output only if it fails."""
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, timeout=ENOUGH_S,
                           stderr=subprocess.STDOUT, text=True, errors="replace", **options)
     if done.returncode != 0:
@@ -36,7 +36,7 @@ def call(command, **options):
 
 
 def archives():
-    """Returns the system's package sources, as lines that request source packages."""
+    """Returns the system's package sources, changed to source packages."""
     listed = call(["apt-get", "indextargets", "--format",
                    "$(ORIGIN) $(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"])
     found = {tuple(line.split()[1:]) for line in listed.splitlines()
@@ -47,7 +47,7 @@ def archives():
 
 
 def apt(folder, *arguments, **options):
-    """Runs apt-get with separate package lists, which needs no privileges and does not change the system."""
+    """Runs apt-get with its own package lists, so that it needs no privileges and leaves the system unchanged."""
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "sources.list").write_text(archives())
@@ -58,7 +58,7 @@ def apt(folder, *arguments, **options):
 
 
 def source(folder, package):
-    """Returns the unpacked source of a package."""
+    """Downloads and unpacks the source of a package; returns its folder."""
     there = folder / package
     if not there.exists():
         apt(folder / "apt", "update")
@@ -141,7 +141,7 @@ class Numpy:
 
 
 def tables(run):
-    """Returns the number of processes of a run that were profiled."""
+    """Returns the number of profiled processes of a run."""
     heap = json.loads((run / "run.json").read_text())["heap"]
     return len(heap.get("processes", [])) + heap.get("without_file", 0)
 
@@ -175,7 +175,7 @@ def counted(found):
 
 
 def compare(suite, ebb, folder):
-    """Returns true if the profiler makes no difference."""
+    """Returns whether the results are the same with and without the profiler."""
     without, plain_s, none = run_suite(suite, ebb, folder, "without")
     profiled, heap_s, some = run_suite(suite, ebb, folder, "with")
     print(f"{suite.name:8} without: {counted(without)} in {plain_s:.0f} s\n"

@@ -23,9 +23,8 @@ import sys
 import wheels
 
 TARGETS = {"aarch64": "aarch64-linux-gnu.2.17", "musl": "x86_64-linux-musl"}
-LIMIT_S = 600  # the emulator takes a minute for some programs, and more on a busy machine
-# Test executables that cannot run to completion under the emulator, with the reason. On a real aarch64 machine these
-# must pass too.
+LIMIT_S = 600  # in the emulator, some programs take a minute, and longer on a busy machine
+# Test programs that cannot finish in the emulator, with the reason. They must pass on a real aarch64 machine.
 LEFT_OUT = {
     r"server_jobs\.test_jobs|proc\.test_unique$":
         "they start programs of the target, and the kernel cannot execute these without binfmt",
@@ -35,7 +34,7 @@ LEFT_OUT = {
 HANDLERS = "/proc/PID/status shows the name and signal handlers of the emulator"
 SUBREAPER = "qemu refuses PR_SET_CHILD_SUBREAPER"
 DESCRIPTORS = "qemu doubles the buffer for descriptors and leaves descriptors open that did not fit"
-# Tests that cannot pass under the emulator, and why.
+# Tests that cannot pass in the emulator, with the reason.
 EMULATED = {
     "process_without_a_signal_handler_gets_no_checkpoint_signal": HANDLERS,
     "save_mark_after_a_signal_completes_the_checkpoint_request": HANDLERS,
@@ -68,7 +67,7 @@ def build_cmocka(target: wheels.Target) -> None:
               "-DWITH_STATIC_LIB=ON", "-DWITH_EXAMPLES=OFF")
     target.do("cmake", "--build", "build")
     target.do("cmake", "--install", "build")
-    # A program for musl that links a shared library needs musl's loader, which this machine lacks.
+    # Shared libraries require musl's dynamic loader, which this machine lacks.
     for shared in target.prefix.glob("lib/libcmocka.so*"):
         shared.unlink()
     (target.prefix / "lib/libcmocka-static.a").rename(target.prefix / "lib/libcmocka.a")
@@ -76,7 +75,7 @@ def build_cmocka(target: wheels.Target) -> None:
 
 
 def chosen_tests(only: str, target: wheels.Target) -> list[tuple[str, str]]:
-    """Returns folders and names of the test programs to build and run."""
+    """Returns the folder and name of each test program to build and run."""
     left_out = {r"heap\.": "the heap profiler requires glibc"} if "musl" in target.name else {}
     if target.arch != os.uname().machine:
         left_out = LEFT_OUT
@@ -91,7 +90,7 @@ def chosen_tests(only: str, target: wheels.Target) -> list[tuple[str, str]]:
 
 
 def check_names() -> None:
-    """Every test of EMULATED must exist: a test that was renamed would count as a failure."""
+    """Each name in EMULATED must exist; the failures of a renamed test would not be excused."""
     texts = [path.read_text() for path in (wheels.ROOT / "tests/unit").glob("*/test_*.c")]
     for name in EMULATED:
         if not any(f"void {name}(" in text for text in texts):
@@ -99,7 +98,7 @@ def check_names() -> None:
 
 
 def tools_of(target: wheels.Target) -> str:
-    """Returns PATH with strip and objcopy for the target, which the tests of symbols call."""
+    """Returns a PATH with the target's strip and objcopy, which the symbol tests call."""
     folder = target.folder / "binutils"
     folder.mkdir(exist_ok=True)
     for name in ("strip", "objcopy"):
@@ -109,7 +108,7 @@ def tools_of(target: wheels.Target) -> str:
 
 
 def adopt_orphans() -> None:
-    """Makes this process adopt daemons that tests start, because a test under the emulator cannot adopt them itself."""
+    """Makes orphaned daemons children of this process, because a test in the emulator cannot adopt them itself."""
     pr_set_child_subreaper = 36
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
@@ -123,7 +122,7 @@ def end_orphans() -> None:
 
 
 def run_tests(tree: pathlib.Path, run_by: list[str], path: str, built: list[tuple[str, str]]) -> list[str]:
-    """Returns the names of the programs that failed. PATH is the search path of their commands."""
+    """Returns the names of the failed programs. PATH is the search path for commands."""
     failed = []
     env = {**os.environ, "EBB_BINARY": str(tree / "ebb"), "EBB_BUILD_DIR": str(tree), "EBB_SANITIZED": "0",
            "PATH": path}
@@ -165,7 +164,7 @@ def test_target(name: str, release: pathlib.Path, options: argparse.Namespace) -
     built = chosen_tests(options.only, target)
     program = [] if options.only else ["ebb"]
     target.program(tree, *program, *(f"{folder}_{test}" for folder, test in built),
-                   # the tests of symbols read their own program
+                   # the symbol tests read their own executable
                    options=("-DEBB_TESTS=ON", "-DEBB_WEB=OFF", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
                             "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--build-id=sha1"))
     run_by = wheels.emulator(target)

@@ -32,7 +32,7 @@ FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}  # source pack
 TORCH = "torch==2.13.0"
 RUNNERS = ["uv", "pipx"]
 LIMIT_S = 3600  # unpacking torch with its CUDA libraries takes ten minutes on a busy machine
-NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
+NEWEST_MINOR = 14  # the newest Python whose frames ebb can read (src/heap/python_layout.c)
 
 PLAIN_LEAK = '''import time, ebb
 kept = []
@@ -55,7 +55,7 @@ for n in range(400):
 PERL_LEAK = "for (1..400) { push @kept, 'x' x 400_000; select undef, undef, undef, 0.04 }"
 
 
-# Mounts /proc and similar file systems and the control groups of this machine in the chroot, and runs a command there.
+# Runs a command in the chroot, where /proc and similar file systems and this machine's cgroups are mounted.
 MOUNT_AND_RUN = """
 root=$1
 shift
@@ -75,11 +75,11 @@ def say(text: str) -> None:
 
 
 class Chroot:
-    """A bare system that runs in its own namespaces, with its own /proc."""
+    """A bare system (chroot) in its own namespaces, with its own /proc."""
 
     def __init__(self, folder: pathlib.Path, suite: str, packages: str = PACKAGES, options: tuple = (),
                  source: tuple = ()) -> None:
-        """OPTIONS are passed to debootstrap; SOURCE is its mirror and script if the defaults are not suitable."""
+        """OPTIONS are passed to debootstrap; SOURCE replaces its default mirror and script."""
         self.folder, self.suite = folder, suite
         self.log = folder.with_suffix(".log")
         if not (folder / "complete").is_file():
@@ -88,10 +88,10 @@ class Chroot:
             wheels.run(["debootstrap", "--variant=minbase", f"--include={packages}", *options, suite, folder,
                         *source], self.log)
             (folder / "complete").touch()
-        # apt refuses an outdated mirror as expired, unless this machine is configured to accept one
+        # apt rejects a mirror whose index has expired, unless this machine is configured to accept it
         (folder / "etc/apt/apt.conf.d/99valid-until").write_text(
             wheels.output(["apt-config", "dump", "Acquire::Check-Valid-Until"]))
-        # an installer would write this file, but debootstrap does not
+        # an installer writes this file, but debootstrap does not
         (folder / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
 
     def command(self, *words) -> list[str]:
@@ -115,8 +115,8 @@ class Chroot:
 
 
 def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
-    """Runs ebb from the wheel without installing it, as README describes. The job must be able to import the packages
-    of the user's Python and the package ebb."""
+    """Runs ebb from the wheel without installing it, as shown in README. The job must be able to import ebb and the
+    packages of the user's Python."""
     log = folder.with_suffix(".log")
     wheels.run([sys.executable, "-m", "venv", "--clear", folder], log)
     pip = [folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
@@ -127,7 +127,7 @@ def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
     env = {**os.environ, "VIRTUAL_ENV": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}",
            "UV_CACHE_DIR": str(folder / "uv"), "PIPX_HOME": str(folder / "pipx")}
     for name, words in runners.items():
-        # uvx puts a Python of its own first on PATH, so the job names the user's Python by its path
+        # uvx puts its own Python first on PATH, so the job gives the full path of the user's Python
         python = folder / "bin/python" if name == "uvx" else "python"
         result = subprocess.run([folder / words[0], *words[1:], "run", "--", python, "-c",
                                  "import ebb, pipx; ebb.step(1); print(ebb.__file__)"], cwd=folder, env=env,
@@ -138,7 +138,7 @@ def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
 
 
 def check_no_python(chroot: Chroot, ebb: str) -> str:
-    """Runs a leak that needs no Python under EBB, the path of the program in the chroot."""
+    """Runs a Perl program that leaks. EBB is the path of ebb in the chroot."""
     folder = "/srv/perl"
     shutil.rmtree(chroot.folder / folder.lstrip("/"), ignore_errors=True)
     chroot.worked(ebb, "run", "-q", "--run-dir", folder, "--", "perl", "-e", PERL_LEAK)
@@ -151,7 +151,7 @@ def check_no_python(chroot: Chroot, ebb: str) -> str:
 
 
 def check_packages(folder: pathlib.Path, release: pathlib.Path) -> None:
-    """Installs the tarball and the .deb in a system without Python."""
+    """Installs the tarball and the .deb in a system without Python, and checks both."""
     chroot = Chroot(folder, "bullseye", "ca-certificates")
     if chroot.run("sh", "-c", "command -v python3").returncode == 0:
         raise wheels.Failure(f"{folder} has Python")
@@ -161,7 +161,7 @@ def check_packages(folder: pathlib.Path, release: pathlib.Path) -> None:
         shutil.copy(path, chroot.folder / "srv")
     chroot.worked("tar", "xf", f"/srv/{tarball.name}", "-C", "/opt")
     say(f"{tarball.name}: {check_no_python(chroot, f'/opt/ebb-{wheels.version()}/bin/ebb')}")
-    # dpkg is used, because apt would also install recommended packages, one of which is Python
+    # apt would also install recommended packages, one of which is Python
     chroot.worked("dpkg", "--install", f"/srv/{deb.name}")
     say(f"{deb.name}: {check_no_python(chroot, '/usr/bin/ebb')}")
     chroot.worked("ebb", "serve", "--check", "--config", "/etc/ebb/serve.conf")
@@ -187,7 +187,8 @@ def install(chroot: Chroot, wheel: pathlib.Path) -> str:
 
 
 def install_torch(chroot: Chroot) -> str | None:
-    """Installs torch. This machine downloads the packages, as the chroot lacks its certificates and settings."""
+    """Installs torch. The packages are downloaded outside the chroot, which lacks this machine's certificates and
+    settings."""
     python = chroot.worked("/srv/venv/bin/python", "-c",
                            "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     store = chroot.folder / "srv/torch"
@@ -206,7 +207,7 @@ def install_torch(chroot: Chroot) -> str | None:
 
 
 def run_leak(chroot: Chroot, name: str, program: str, python: str) -> tuple[str, str]:
-    """Returns the output of `ebb heap` and `ebb diagnose`. The verdict must be a leak."""
+    """Returns the output of `ebb heap` and `ebb diagnose`, after checking that the verdict is a leak."""
     place = chroot.folder / "srv"
     (place / f"{name}.py").write_text(program)
     shutil.rmtree(place / name, ignore_errors=True)
@@ -226,7 +227,7 @@ def run_leak(chroot: Chroot, name: str, program: str, python: str) -> tuple[str,
 def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv/bin/python") -> str:
     heap, diagnosis = run_leak(chroot, name, program, python)
     line = next(n for n, text in enumerate(program.splitlines(), 1) if "# the leak" in text)
-    # the graph is kept alive by the line that appends, but allocated by the line before it
+    # the line that appends keeps the graph alive, but the line before it allocates the graph
     lines = [f"{name}.py:{n}" for n in ([line] if name == "plain" else [line - 1, line])]
     for text, what in ((heap, "ebb heap"), (diagnosis, "ebb diagnose")):
         if not any(where in text for where in lines):
@@ -235,8 +236,8 @@ def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv
 
 
 def check_further_python(chroot: Chroot, python: str) -> str:
-    """Runs a leak in a Python that is newer than those ebb knows: ebb must report a verdict, and one sentence about the
-    missing line."""
+    """Runs a leak in a Python newer than those ebb supports: ebb must report a verdict, and one sentence that explains
+    why there is no line."""
     chroot.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", python)
     exact = chroot.worked(python, "--version").strip()
     if int(python.rpartition(".")[2]) <= NEWEST_MINOR:
@@ -245,7 +246,7 @@ def check_further_python(chroot: Chroot, python: str) -> str:
 
 
 def check_no_lines(chroot: Chroot, python: str, reason: str) -> str:
-    """A Python whose frames ebb cannot read must get a verdict, and `ebb heap` must print the reason."""
+    """Checks a Python whose frames ebb cannot read: there must be a verdict, and `ebb heap` must print the reason."""
     heap, _ = run_leak(chroot, "plain", PLAIN_LEAK, python)
     found = re.search(rf"{reason}[^\n]*", heap)
     if not found:
@@ -254,7 +255,7 @@ def check_no_lines(chroot: Chroot, python: str, reason: str) -> str:
 
 
 def check_free_threaded(chroot: Chroot, source: str) -> str:
-    """Builds a free-threaded Python, which no distribution packages, from Debian's source. This takes ten minutes."""
+    """Builds a free-threaded Python from Debian's sources, because no distribution packages it. Takes ten minutes."""
     place = chroot.folder / "srv/free-threaded"
     if not (place / "python").is_file():
         say(f"building {source} without its global lock")

