@@ -1,5 +1,5 @@
-/* Fuzzes the views of documents from outside: a server's answers about jobs, a job's census,
- * verdicts and heaps in files of a run. The first byte selects the view. */
+/* Fuzzes functions that print data from outside: a server's responses about jobs, a job's census,
+ * and verdicts and heaps stored in a run folder. The first byte selects the function. */
 #include "base/buf.h"
 #include "judge/verdicts.h"
 #include "target.h"

@@ -1,5 +1,5 @@
-/* Fuzzes the socket that receives heap tables: packets of any bytes, with any descriptors. The
- * first byte is the number of descriptors, the second selects their kinds. The third is the
+/* Fuzzes the socket that receives heap tables: arbitrary packets with arbitrary descriptors. The
+ * first byte is the number of descriptors, the second selects their types, and the third is the
  * position at which the rest is split into two packets. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,9 +22,8 @@ static struct {
     struct table_socket *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* The kinds of descriptors: a table, a table that may shrink, a pipe, and a
-                        folder. */
-    int first;       /* Lowest free descriptor at the start of the fuzz target. */
+    int kind[KINDS]; /* A heap table, a table that may shrink, a pipe, and a folder. */
+    int first;       /* Lowest free descriptor before the first input. */
     unsigned came;
 } s;
 
@@ -55,7 +54,7 @@ static int make_table(int seals)
     return fd;
 }
 
-/* Checks that the descriptors that were free at the start are free again. */
+/* Checks that no descriptor leaked: those that were free before the first input are free again. */
 static bool is_tidy(void)
 {
     for (int fd = s.first; fd < s.first + 2 * FDS_MAX + 4; fd++)
@@ -126,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     must(fd >= 0 && connect(fd, (struct sockaddr *)&s.address, sizeof s.address) == 0);
     if (data[0] & 128)
-        loop_once(s.loop, 0); /* The receiver waits for the rest of an incomplete packet. */
+        loop_once(s.loop, 0); /* The receiver is waiting for the rest of an incomplete packet. */
     send_packet(fd, packet, first, fds, data[1]);
     if (first < rest)
         send_packet(fd, packet + first, rest - first, fds, data[1]);

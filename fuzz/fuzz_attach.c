@@ -1,5 +1,5 @@
-/* Fuzzes the readers of another process's memory: ELF headers, symbols, and Python frames. The
- * input is the memory, from address MEMORY_AT on. */
+/* Fuzzes the code that reads another process's memory: ELF headers, symbols, and Python frames. The
+ * input is the content of the memory, starting at address MEMORY_AT. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* Fuzzes call frame information. The input is the address to look up, and a segment of any bytes
- * with .eh_frame_hdr at its start. The result must be a usable rule, and no read may pass the end
- * of the bytes. */
+/* Fuzzes the parser of call frame information. The input is an address to look up, followed by an
+ * arbitrary segment that starts with .eh_frame_hdr. The resulting rule must be usable, and nothing
+ * may be read beyond the segment. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Fuzzes the frames between a supervisor and its clients, delivered in pieces as by a socket, and
- * the server's reader of messages from a supervisor. Both sides must survive any bytes, because a
- * job can connect to either. */
+/* Fuzzes the frames exchanged by a supervisor and its clients, delivered in pieces as by a socket,
+ * and the server's parser of messages from a supervisor. Both sides must survive arbitrary bytes,
+ * because a job can connect to either. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -68,13 +68,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 0; at < size; at += piece) {
         size_t n = size - at < piece ? size - at : piece;
         if (send(fd[1], data + at, n, MSG_DONTWAIT) != (ssize_t)n)
-            abort(); /* Inputs are shorter than the buffer of a socket. */
+            abort(); /* Each input fits into the socket's buffer. */
         while (channel_fill(&c) == 1)
             ;
         if (take_frames(&c) < 0)
             break;
     }
-    c.fd = -1; /* The socket is kept open for the next input. */
+    c.fd = -1; /* The socket stays open for the next input. */
     channel_fini(&c);
     char rest[4096];
     while (recv(fd[0], rest, sizeof rest, MSG_DONTWAIT) > 0)

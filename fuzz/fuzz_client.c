@@ -1,5 +1,5 @@
-/* Fuzzes the parser of server answers in `ebb submit`, `ebb logs` and others: any program may
- * listen on the given socket. */
+/* Fuzzes the parser of server responses in `ebb submit`, `ebb logs` and the other client commands:
+ * any program may listen on the socket. */
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-/* Fuzzes a supervisor's control socket: requests of any bytes, in pieces, from several connections,
- * to a job in any state. No process is started or killed: the job is one waiting process that
- * ignores SIGTERM. */
+/* Fuzzes a supervisor's control socket: arbitrary requests, delivered in pieces over several
+ * connections, to a job in any state. No process is started or killed: the job is a single waiting
+ * process that ignores SIGTERM. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -24,7 +24,7 @@ static struct {
     struct supervisor_options options;
     struct proc_root root;
     char dir[64], hello[128];
-    int rank; /* Socket on which the rank receives requests. */
+    int rank; /* Socket on which a rank of the job receives requests. */
     pid_t pid;
 } s;
 
@@ -36,7 +36,7 @@ static void must(bool is_true, const char *what)
     abort();
 }
 
-/* ---- start and end of the target ---- */
+/* ---- start and end of the program ---- */
 
 static void on_mark(void *user, const struct mark *mark)
 {
@@ -67,7 +67,8 @@ static void stop(void)
 
 static void start_process(void)
 {
-    /* The child inherits SIG_IGN; a SIGTERM may arrive before the child runs its first line. */
+    /* The child inherits SIG_IGN, because SIGTERM may arrive before the child executes its first
+     * line. */
     void (*handler)(int) = signal(SIGTERM, SIG_IGN);
     s.pid = fork();
     must(s.pid >= 0, "no process");
@@ -79,7 +80,7 @@ static void start_process(void)
     signal(SIGTERM, handler);
 }
 
-/* Adds a socket for requests to the socket for marks, as a rank does. */
+/* Registers a reply socket at the marks socket, as a rank does. */
 static void start_rank(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -98,7 +99,7 @@ static void start(void)
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     start_rank();
-    /* The target has no /proc, so that no other process can be found and signalled. */
+    /* An empty /proc, so that no other process can be found and signalled. */
     must(proc_root_open(s.dir, NULL, &s.root, &err) == 0, err.text);
     s.options = (struct supervisor_options){
         .engine = {.root = &s.root, .no_gpu = true}, .rundir.fd = -1, .grace_ns = NS_PER_S};
@@ -146,7 +147,7 @@ static int dial(void)
     return fd;
 }
 
-/* Checks that all messages sent are whole frames, each a document with a type. */
+/* Checks that all messages sent are complete frames, each with a JSON object that has a type. */
 static void check_news(struct channel *c)
 {
     enum channel_type type;
@@ -171,7 +172,7 @@ static void talk(const uint8_t *data, size_t size, size_t connections, size_t pi
     size_t piece = size / pieces + 1;
     for (size_t at = 0, i = 0; at < size; at += piece, i++) {
         size_t n = size - at < piece ? size - at : piece;
-        /* The newest control connections are still open and can be read. */
+        /* Older control connections may have been closed, so the newest are used first. */
         int fd = peer[connections - 1 - i % connections].fd;
         (void)!send(fd, data + at, n, MSG_NOSIGNAL);
         loop_once(j.loop, 0);

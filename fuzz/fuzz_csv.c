@@ -1,5 +1,5 @@
-/* Fuzzes the readers of CSV tables and of JSON lines of marks. The first byte selects the
- * reader. */
+/* Fuzzes the parsers of CSV tables and of marks as JSON lines. The first byte selects the parser.
+ * */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

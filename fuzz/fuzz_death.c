@@ -1,4 +1,4 @@
-/* Fuzzes the parser of a job's last output, which contains tracebacks, colours and tables of
+/* Fuzzes the parser of a job's last output, which may contain tracebacks, colours and the tables of
  * launchers. */
 #include "guard/death.h"
 #include "guard/death.h"
@@ -9,8 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct death_tail tail;
     struct death_reading reading;
     char text[DEATH_TEXT];
-    /* For a few inputs the ring buffer wraps within the text. This is slow, so it is not done for
-     * every input. */
+    /* Makes the ring buffer wrap within the text. This is slow, so only a few inputs do it. */
     tail.written = size && data[0] == 1 ? DEATH_TAIL - 7 : 0;
     memset(tail.text, ' ', sizeof tail.text);
     death_tail_add(&tail, (const char *)data, size / 2);

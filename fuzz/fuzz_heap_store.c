@@ -1,5 +1,5 @@
-/* Fuzzes the reader of a heap's history. The first byte selects what the rest is: a whole file, or
- * a list of payloads, which are packed, framed and checksummed here. */
+/* Fuzzes the parser of heap histories. The first byte selects the content of the rest: a whole
+ * file, or a list of payloads, which are compressed, framed and checksummed here. */
 #include "base/buf.h"
 #include "profile/store.h"
 #include "profile/store_pack.h"
@@ -8,7 +8,7 @@
 #include "trace/block.h"
 #include "zstd_plain.h"
 
-/* Reads the type and number of a block, then its payload as a blob. */
+/* Adds a block to the file. Its type and numbers, and its payload, are read from the input. */
 static void add_block(struct buf *file, struct cur *c)
 {
     struct block_head head = {.type = cur_byte(c) % 6, .seq = cur_byte(c), .part = cur_byte(c)};
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (store_parse(file.data, file.len, &p, &damage, NULL) == 0) {
         if (touch_profile(p) == 42.5)
-            /* Using the result keeps the compiler from removing the reads. */
+            /* Keeps the compiler from removing the reads. */
             damage.bad_bytes = 0;
         profile_free(p);
     }

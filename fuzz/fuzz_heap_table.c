@@ -1,5 +1,5 @@
-/* Fuzzes the reader of a profiled process's table: the input patches a valid table, including the
- * counts in its header, and all its contents are read. */
+/* Fuzzes the reader of a profiled process's heap table. The input patches a valid table, including
+ * the counts in its header; then the whole table is read. */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -35,8 +35,8 @@ static void write_head(void)
     h->table_bytes = sizeof *table;
 }
 
-/* A patch is section, index, offset and bytes. Few entries per section are patched, so that they
- * are likely to be read. */
+/* A patch consists of section, index, offset and bytes. Only the first entries of each section are
+ * patched, because these are likely to be read. */
 static void patch(struct cur *c)
 {
     const struct {
@@ -59,7 +59,7 @@ static void patch(struct cur *c)
     memcpy((char *)sections[section].at + at, with, len < room ? len : room);
 }
 
-/* Writes the table as a history of one reading and one snapshot, and reads it back. */
+/* Writes the table as a heap history with a single snapshot, and reads the history. */
 static int profile_of(const struct live_table *mapped, struct profile **ret)
 {
     static struct store_site sites[HEAP_SITES];
@@ -96,13 +96,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (live_table_open(table_fd, 1, &mapped, NULL) == 0) {
         if (profile_of(&mapped, &p) == 0) {
             if (touch_profile(p) == 42.5)
-                /* Using the result keeps the compiler from removing the reads. */
+                /* Keeps the compiler from removing the reads. */
                 mapped.pid = 0;
             profile_free(p);
         }
         live_table_close(&mapped);
     }
-    /* Clears the table, of which only the first entries of each section were changed. */
+    /* Clears the table. Only the first entries of each section can have been patched. */
     memset(table, 0, offsetof(struct heap_table, modules) + 8 * sizeof *table->modules);
     memset(table->codes, 0, 8 * sizeof *table->codes);
     memset(table->sites, 0, 8 * sizeof *table->sites);

@@ -1,6 +1,6 @@
-/* Fuzzes the server: connections that send any bytes, through libmicrohttpd to every path of the
- * API, the sessions and the live stream. The first byte selects the socket: the one of the server's
- * own user, or one that requires a token. Jobs are accepted and never started; job 1 has ended and
+/* Fuzzes the server: arbitrary bytes on a connection, through libmicrohttpd to every path of the
+ * API, the sessions and the live stream. The first byte selects the socket: that of the server's
+ * own user, or one that requires a token. Jobs are accepted but never started; job 1 has ended and
  * has a log in two pieces. */
 #include <fcntl.h>
 #include <ftw.h>
@@ -33,7 +33,7 @@ static struct {
     struct live *live;
     struct routes *routes;
     struct http *http;
-    unsigned news; /* Number of notifications about jobs since the start. */
+    unsigned news; /* Notifications about jobs since the program started. */
     char dir[64];
 } s;
 
@@ -63,7 +63,7 @@ static void on_news(void *user, const struct jobs_news *news)
     s.news++;
 }
 
-/* ---- start and end of the target ---- */
+/* ---- start and end of the program ---- */
 
 static void must(bool is_true, const char *what)
 {
@@ -142,7 +142,7 @@ static void write_job(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    /* This text explains why there is no live stream. The routes keep a pointer to it. */
+    /* The reason why there is no live stream. The routes keep a pointer to it. */
     static struct err err;
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
@@ -157,7 +157,7 @@ static void start(void)
          err.text);
     jobs_listen(s.jobs, on_news, &s);
     if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
-        s.live = NULL; /* The target runs without a live stream if libwslay is not installed. */
+        s.live = NULL; /* If libwslay is not installed, there is no live stream. */
     const struct routes_options routes = {.loop = s.loop,
                                           .jobs = s.jobs,
                                           .auth = s.auth,
@@ -199,7 +199,8 @@ static void stop(void)
     memset(&s, 0, sizeof s);
 }
 
-/* ---- one connection ---- */
+/* Waits until connections are free. An upgraded connection is closed only at the server's next
+ * tick, within a second. */
 
 /* An upgraded connection is closed at the next tick, within a second, so some may still be open. */
 static void wait_for_room(void)
@@ -227,7 +228,7 @@ static void talk(int which, const uint8_t *data, size_t size)
         loop_once(s.loop, 0);
         ssize_t n;
         while ((n = recv(fd, answer, sizeof answer, 0)) > 0)
-            idle = 0; /* More data of the answer may follow. */
+            idle = 0; /* More data of the response may follow. */
         if (n == 0)
             break;
     }
@@ -241,7 +242,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!is_known)
         is_known = atexit(stop) == 0;
     if (s.news > NEWS_MAX)
-        stop(); /* The server has accepted too many jobs, so it is restarted. */
+        stop(); /* The server has accepted too many jobs and is restarted. */
     if (!s.loop)
         start();
     if (size > 0)

@@ -1,4 +1,4 @@
-/* Fuzzes the reader of job files (training_jobs.json) that other servers wrote. */
+/* Fuzzes the parser of job files (training_jobs.json) written by other servers. */
 #include "base/err.h"
 #include "server/jobs/jobfile.h"
 #include "target.h"

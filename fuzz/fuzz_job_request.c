@@ -1,5 +1,5 @@
-/* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` send it: it must be possible
- * to store an accepted request, read it back, and make a command line of it. */
+/* Fuzzes requests to run a job, as sent to POST /api/v1/jobs by `ebb submit`. It must be possible
+ * to store an accepted request, read it back, and build a command line from it. */
 #include "base/err.h"
 #include "server/jobs/spec.h"
 #include "target.h"

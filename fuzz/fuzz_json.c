@@ -1,5 +1,5 @@
-/* Fuzzes the handling of JSON texts from outside: the limits, the parser, and the printer. Printed
- * text must parse to the same value. Texts are also sanitised for a terminal. */
+/* Fuzzes the processing of JSON from outside: size limits, parser and printer. Printed text must
+ * parse to the same value. Texts are also sanitized for a terminal. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "target.h"
@@ -16,7 +16,7 @@ static void check_again(const json_t *doc)
     buf_fini(&once);
 }
 
-/* Checks that any bytes can be converted to a text that the parser accepts, and to one without
+/* Checks that arbitrary bytes can be converted to text that the parser accepts, and to text without
  * terminal escapes. */
 static void check_text(const uint8_t *data, size_t size)
 {

@@ -1,4 +1,4 @@
-/* Fuzzes the parser of marks with one datagram of any bytes. A parsed mark must be consistent. */
+/* Fuzzes the parser of marks with one arbitrary datagram. A parsed mark must be consistent. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Fuzzes option values from users and requests: numbers, sizes, times, words, signals, addresses,
- * Host and Origin headers, config files. The first byte selects the parser. */
+/* Fuzzes the parsers of option values from users and requests: numbers, sizes, durations, words,
+ * signals, addresses, Host and Origin headers, config files. The first byte selects the parser. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number.h"

@@ -1,4 +1,4 @@
-/* Fuzzes the count of a process's pages, with maps and pagemap of any bytes. */
+/* Fuzzes the page counter with arbitrary contents of a process's maps and pagemap. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

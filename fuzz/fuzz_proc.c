@@ -1,5 +1,5 @@
-/* Fuzzes the parsers of /proc and cgroupfs. The first byte selects the file; the rest is its text.
- * A job controls the names, paths and command lines in it. */
+/* Fuzzes the parsers of files in /proc and cgroupfs. The first byte selects the file; the rest is
+ * its content. A job controls the names, paths and command lines in these files. */
 #include <errno.h>
 
 #include "guard/cgroup.h"

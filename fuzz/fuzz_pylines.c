@@ -1,5 +1,5 @@
-/* Fuzzes Python's line tables as read from a job's process, and function names as read from its
- * libraries. */
+/* Fuzzes the parsers of Python line tables read from a job's process, and of function names read
+ * from its libraries. */
 #include "base/buf.h"
 #include "profile/demangle.h"
 #include "profile/pylines.h"

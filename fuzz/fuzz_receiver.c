@@ -1,6 +1,6 @@
-/* Fuzzes the receiver of marks: datagrams of any bytes over its socket, including hellos that name
- * a reply socket. The receiver is kept between inputs, so peers that earlier inputs added still
- * exist. */
+/* Fuzzes the receiver of marks with arbitrary datagrams on its socket, including hello messages
+ * that name a reply socket. The receiver lives through all inputs, so peers added by earlier inputs
+ * still exist. */
 #include <stdio.h>
 
 #include "base/err.h"

@@ -1,8 +1,6 @@
 /* Fuzzes all readers of a run folder together: the verdict on its recording, the diagnosis, the
- * heap and the report. The input is a list of files. Each file is one byte that selects its name,
- * followed by its content. The content of a recording has the format of inputs of
- * fuzz_trace_reader.
- */
+ * heap and the report. The input is a list of files: a byte that selects the file's name, and the
+ * content. A recording's content has the input format of fuzz_trace_reader. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

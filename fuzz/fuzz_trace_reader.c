@@ -2,7 +2,7 @@
 #include "trace/reader.h"
 #include "trace_input.h"
 
-/* Reads everything that an item points to. */
+/* Reads all data that an item points to. */
 static uint64_t touch(const struct trace_item *item)
 {
     uint64_t sum = item->t_ns;
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     while (trace_reader_next(r, &item) > 0)
         if (touch(&item) == 42)
-            /* Using the result keeps the compiler from removing the reads. */
+            /* Keeps the compiler from removing the reads. */
             damage.bad_bytes = 0;
     trace_reader_damage(r, &damage);
     trace_reader_free(r);

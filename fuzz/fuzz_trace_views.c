@@ -1,6 +1,5 @@
-/* Fuzzes the outputs made from a recording of any content: tables, JSON lines, samples for a page,
- * a report's data. The input has the format of fuzz_trace_reader's inputs; its last byte selects
- * the output. */
+/* Fuzzes all exports of an arbitrary recording: tables, JSON lines, samples for the web page,
+ * report data. The input has the format of fuzz_trace_reader; its last byte selects the export. */
 #include <stdio.h>
 
 #include "base/err.h"

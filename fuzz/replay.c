@@ -1,5 +1,5 @@
-/* Replaces libFuzzer if the compiler does not have libFuzzer: runs every file of the given folders
- * once, so that the sanitizers see the corpora. Options of libFuzzer are ignored. */
+/* Replaces libFuzzer if the compiler does not have it: runs the fuzz target once on each file in
+ * the given folders, so that the sanitizers check the corpora. libFuzzer's options are ignored. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static size_t replay_file(int dirfd, const char *name)
     struct buf text = {0};
     if (io_read_plain(dirfd, name, INPUT_MAX, &text) < 0)
         return 0;
-    /* The allocation has exactly the size of the input, so that a read past its end is detected. */
+    /* The buffer has exactly the size of the input, so that a read past its end is detected. */
     uint8_t *data = malloc(text.len);
     for (size_t i = 0; data && i < text.len; i++)
         data[i] = (uint8_t)text.data[i];

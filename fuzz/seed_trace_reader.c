@@ -1,5 +1,5 @@
-/* Writes the first corpus of fuzz_trace_reader into the given folder: one small recording, and the
- * contents of its raw and of its sealed block. Linked like tests/unit/trace (fake_job.c). */
+/* Writes the initial corpus of fuzz_trace_reader into a folder: a small recording, and the contents
+ * of its raw block and of its sealed block. Linked like tests/unit/trace (fake_job.c). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -22,7 +22,7 @@ def doc(value):
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-# ---- /proc; the order is that of the table in fuzz_proc.c ----
+# ---- /proc; in the order of the table in fuzz_proc.c ----
 
 PROC = {
     "stat": "4711 (a) Z ) (b) S 1 4711 4711 34816 4711 4194304 1 0 0 0 1 2 0 0 20 -5 3 0 98765 "
@@ -54,7 +54,7 @@ PROC = {
 def write_proc():
     for number, (name, text) in enumerate(PROC.items()):
         put("proc", **{name: bytes([number]) + text.encode()})
-    # Inputs of fuzz_pagemap have the length of the maps in sixteenths, has_own, the maps, and the entries.
+    # Inputs of fuzz_pagemap: length of maps / 16, has_own, contents of maps, entries of pagemap.
     maps = ("400000-402000 rw-p 00000000 00:00 0          [heap]\n"
             "7f0000000000-7f0000004000 rw-s 00000000 00:01 5 /memfd:a\n").encode().ljust(128, b"\n")
     low = b"0-4000 rw-p 00000000 00:00 0 \n4000-8000 r--s 00000000 00:01 5 /memfd:a\n".ljust(96, b"\n")
@@ -120,7 +120,7 @@ def write_frames():
         client=frame("o", b"out") + frame("e", b"err") + frame("a", b"\x05\0\0\0") + frame("x", b"\3") + frame("E", doc({"state": "ended"})),
         request=frame("r", doc({"do": "cancel", "reason": "why", "grace_s": 5})) + frame("s", b"\x0f") + frame("w", b"\0" * 8),
         huge=b"n" + struct.pack("<I", (8 << 20) + 1))
-    # Inputs of fuzz_control consist of bits of the job's state, the number of connections, and pieces of messages.
+    # Inputs of fuzz_control: bits with the job's state, number of connections, pieces of messages.
     cancel, checkpoint = (frame("r", doc(dict(do=what, reason="why", grace_s=5))) for what in ("cancel", "checkpoint"))
     put("control", cancel=bytes([0, 0, 0]) + cancel, checkpoint=bytes([16, 0, 0]) + checkpoint + checkpoint + cancel,
         nobody=bytes([0, 0, 0]) + checkpoint, exited=bytes([1, 0, 0]) + cancel + checkpoint, waits=bytes([2, 0, 0]) + cancel,
@@ -172,7 +172,7 @@ def write_http():
         live=upgrade + websocket_frame(1, wish) + websocket_frame(9, b"ping") + websocket_frame(8, b"\x03\xe8bye"))
 
 
-# ---- marks and memory of the job ----
+# ---- marks, and memory of the job ----
 
 def write_job():
     put("receiver", hello=b"KIND=hello\nREPLY=/tmp/ebb-x/reply\nRANK=0\nROLE=rank\n\0KIND=hello\nREPLY=/tmp/ebb-x/other\nROLE=worker\n",
@@ -200,10 +200,10 @@ def write_job():
         cxx=b"\x05_ZNSt6vectorIiSaIiEE7reserveEm", rust=b"\x05_RNvCs4fqI2P2rA04_4core3foo", plain=b"\x05main(int, char**)")
 
 
-# ---- memory of another process, from address 0x1000 on ----
+# ---- memory of another process, starting at address 0x1000 ----
 
 def memory(pieces):
-    """Returns bytes with each piece at its address."""
+    """Returns memory that contains each of PIECES at its address."""
     out = bytearray(max(at + len(piece) for at, piece in pieces.items()) - 0x1000)
     for at, piece in pieces.items():
         out[at - 0x1000:at - 0x1000 + len(piece)] = piece
@@ -245,7 +245,7 @@ def write_attach():
     put("attach", module=b"\0" + module, stack=b"\0" + stack)
 
 
-# ---- run folders, made from the seeds of their files ----
+# ---- run folders, assembled from the seeds of their files ----
 
 def get(target, name):
     with open(os.path.join(CORPUS, target, name), "rb") as file:

@@ -1,4 +1,5 @@
-/* Shared by all fuzz targets: the entry point, and conversions of inputs to texts and documents. */
+/* Shared by all fuzz targets: the entry point, and conversions of inputs to C strings and JSON
+ * documents. */
 #pragma once
 
 #include <jansson.h>
@@ -11,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Returns the bytes up to the first NUL as a C string, in an allocation of exactly that length; the
+/* Returns the input up to the first NUL as a C string. The allocation has exactly that length; the
  * caller frees it. */
 static inline char *fuzz_string(const uint8_t *data, size_t size)
 {

@@ -1,4 +1,4 @@
-/* Reads everything in a profile that profile.h guarantees to be readable. */
+/* Reads all parts of a profile that profile.h guarantees to be readable. */
 #pragma once
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Converts an input to a recording. The first byte selects what the rest is: a whole file, the
- * records of a RAW block, the columns of a SEALED one, or the JSON of a header. Checksums and
- * frames, which no fuzzer would guess, are added here. */
+/* Converts an input to a recording. The first byte selects the content of the rest: a whole file,
+ * the records of a RAW block, the columns of a SEALED block, or the JSON of a header. Checksums and
+ * frames, which a fuzzer would never guess, are added here. */
 #pragma once
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static inline void trace_input_make(const uint8_t *data, size_t size, struct buf
     buf_fini(&packed);
 }
 
-/* Returns a descriptor of the recording for trace_reader_open_fd; SIZE is at least 1. */
+/* Returns a descriptor of the recording, for trace_reader_open_fd. SIZE must be at least 1. */
 static inline int trace_input_fd(const uint8_t *data, size_t size)
 {
     static int fd = -1;

@@ -1,5 +1,5 @@
-/* Makes a zstd frame that stores its bytes uncompressed. Bytes that the fuzzer changes thus reach
- * the parser unchanged, and making a frame is cheap. */
+/* Creates a zstd frame that contains its bytes uncompressed. Changes by the fuzzer thus reach the
+ * parser unchanged, and creating a frame is cheap. */
 #pragma once
 
 #include "base/buf.h"

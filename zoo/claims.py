@@ -9,19 +9,19 @@ import re
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # same values as in src/diagnose; smaller changes are not growth
-# allowed difference, because the program counts at step ends, and the ledger's times lie between step ends
+# tolerance: counts are taken at step ends, but the times of a ledger lie between step ends
 SLACK_BYTES = 8 << 20
 SIZE = r"([+-]?[\d.]+ (?:[KMGT]i)?B)"
 
 
 def size(text):
-    """Parses "+1.25 MiB" into bytes."""
+    """Converts a size such as "+1.25 MiB" to bytes."""
     number, unit = text.split()
     return float(number) * UNITS[unit]
 
 
 class Counters:
-    """The program's own counts at the end of each step, between the start and the end of a memory ledger."""
+    """The program's own count of live bytes at the end of each step within the period of a memory ledger."""
 
     def __init__(self, marks, counts, ledger):
         steps = [(m["t"], m["step"]) for m in marks if m["kind"] == "step"]
@@ -34,7 +34,7 @@ class Counters:
         self.rss_growth = ledger["rss_now_bytes"] - ledger["rss_start_bytes"]
 
     def grown(self, from_step=None):
-        """Returns the increase of the count, overall or since FROM_STEP."""
+        """Returns the growth of the count, overall or since FROM_STEP."""
         values = [b for s, b in self.counts.items() if from_step is None or s >= from_step]
         return values[-1] - values[0] if values else 0
 
@@ -44,24 +44,24 @@ class Counters:
         return min(values[half:]) - min(values[:half]) if half else 0
 
     def at_events(self):
-        """Returns the growth in steps after an evaluation or a checkpoint."""
+        """Returns the growth during steps that follow an evaluation or a checkpoint."""
         steps = list(self.counts)
         return sum(self.counts[b] - self.counts[a] for a, b in zip(steps, steps[1:])
                    if self.events & set(range(a, b + 1)))
 
     def kept(self):
-        """Returns the growth without uncollected garbage and without the current batch."""
+        """Returns the growth, reduced by uncollected garbage and the current batch."""
         return min(self.grown(), 2 * self.floor_grown())
 
     def noise(self):
         return max(NOISE_BYTES, NOISE_SHARE * self.rss_start)
 
     def is_most_of(self, growth):
-        """Returns whether the program keeps most of the growth alive, by its own count."""
+        """Returns whether most of GROWTH is memory that the program keeps alive by its own count."""
         return self.kept() > max(self.noise(), 0.5 * growth)
 
 
-# ---- claims: each function returns whether the counters contradict the sentence ----
+# ---- claims: each function returns True if the counters contradict the claim ----
 
 def did_not_grow(c, _):
     return c.kept() > c.noise()
@@ -76,16 +76,15 @@ def came_after_the_pass(c, found):
 
 
 def ended_elsewhere(c, _):
-    """Checks the claim that growth did not stop at the end of the first epoch. The claim is wrong if the counted growth
-    stopped there."""
+    """The claim is that growth did not stop at the end of the first epoch; it is wrong if the counted growth did."""
     late = c.pass_steps - c.pass_steps // 10
     return (c.pass_steps > 0 and c.is_most_of(c.rss_growth)
             and c.grown(c.pass_steps + 1) < 0.1 * c.grown() and c.grown(late) > 0.02 * c.grown())
 
 
 def events_have_little(c, found):
-    """Checks the claim that little memory stays after events. The claim is wrong if most of the counted growth occurs
-    at events."""
+    """The claim is that little memory remains after events; it is wrong if most of the counted growth occurs at
+    events."""
     return c.is_most_of(c.rss_growth) and c.at_events() > 0.5 * c.grown()
 
 
@@ -116,7 +115,7 @@ def lives_as_memory_grew(c, _):
     return c.grown() < 0.3 * c.rss_growth - SLACK_BYTES
 
 
-# ---- kinds of sentences; None if the program does not count the subject ----
+# ---- types of sentences; None if the program does not count what the sentence is about ----
 
 KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),
@@ -131,7 +130,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"the live heap changed by {SIZE}(?: \\(± {SIZE}\\))? while memory grew by {SIZE}",
      live_heap_changed),
     (r"the live heap grew along with resident memory", lives_as_memory_grew),
-    # these sentences are about resident memory, by kind and time
+    # about resident memory by type and time, which the program does not count
     (f"memory grew by {SIZE}, from", None),
     (r"memory kept growing after", None),
     (r"memory grew gradually", None),
@@ -149,14 +148,14 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"shared memory grew by .*, of which .* is pinned for a GPU", None),
     (r"host memory grew by", None),
     (r"the verdict is", None),
-    # these sentences are about objects and libraries, of which the program counts only bytes
+    # about objects and libraries, of which the program counts only the bytes
     (r"(Python objects|host tensors).* while memory grew by", None),
     (r"the growing tensors belong to no autograd graph", None),
     (r"torch is not imported in the growing process", None),
     (r"the growth is shared memory mapped", None),
     (r"the growing heap was (not allocated by torch|allocated for the compiler)", None),
     (r"memory allocated for the compiler grew by", None),
-    # these sentences are about processes and settings
+    # about processes and settings, which the program does not count
     (r"the watched process .* is not a launcher", None),
     (r"there is no .*worker among", None),
     (r"workers grow$", None),
@@ -169,8 +168,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
 
 
 def contradicted(doc, counters, true_keys):
-    """Returns the sentences that the program's counts contradict, that reject the true hypothesis, or that are of an
-    unknown kind."""
+    """Returns the sentences that the counters contradict, that reject the true hypothesis, or whose type is unknown."""
     wrong = []
     for h in doc["hypotheses"]:
         for sentence in h["against"]:

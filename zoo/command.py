@@ -1,4 +1,4 @@
-"""Shared by the commands of the zoo: parsing of counts, tables that fit the terminal, and Ctrl-C
+"""Shared by the zoo's commands: parsing of numeric options, tables that fit the terminal, and termination by Ctrl-C
 without leftover processes."""
 
 import argparse
@@ -19,7 +19,7 @@ _is_over = False
 
 
 def count(text):
-    """Parses an option's integer of at least 1."""
+    """Parses an option value that must be an integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
     return int(text)
@@ -51,7 +51,7 @@ def _wait(command, timeout, **how):
 
 
 def clear(run_dir):
-    """Removes the leftovers of an earlier run in RUN_DIR, but no other folder of that name."""
+    """Removes RUN_DIR if it contains the files of an earlier run. Any other folder of that name is kept."""
     if not any((run_dir / file).exists() for file in LEFT_BY_A_RUN):
         return
     try:
@@ -61,7 +61,7 @@ def clear(run_dir):
 
 
 def interrupt(*_):
-    """Kills the running children. Called by a signal handler; threads that wait for a child then return."""
+    """Kills the running children, so that threads waiting for them return. Called by a signal handler."""
     global _is_over
     _is_over = True
     for child in list(_running):
@@ -70,9 +70,9 @@ def interrupt(*_):
 
 
 def end_with(main, name):
-    """Exits with the status of MAIN. An interruption by the user (Ctrl-C, a closed pager) or a
-    missing requirement prints one sentence, not a traceback."""
-    sys.stdout.reconfigure(errors="replace")  # some encodings lack the dash used in the tables
+    """Exits with the status that MAIN returns. Ctrl-C, a closed pager or a missing requirement prints one line instead
+    of a traceback."""
+    sys.stdout.reconfigure(errors="replace")  # some encodings lack the dash that the tables use
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -82,7 +82,7 @@ def end_with(main, name):
         print(f"{name}: interrupted, and no table is kept", file=sys.stderr)
         status = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards output that would be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards buffered output
         status = FAILED
     except OSError as error:
         print(f"{name}: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
@@ -91,13 +91,13 @@ def end_with(main, name):
 
 
 def columns():
-    """Returns the width of the terminal, or None if the output is not a terminal."""
+    """Returns the width of the terminal, or None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def folded(widths, keys, room):
-    """Splits the columns into lists that fit into ROOM, each beginning with the first KEYS columns. Returns one list if
-    ROOM is None."""
+    """Splits the columns into groups that fit into ROOM, each beginning with the first KEYS columns. Returns one group
+    if ROOM is None."""
     parts, fixed = [[]], list(range(keys))
     for at in range(keys, len(widths)):
         wanted = fixed + parts[-1] + [at]
@@ -109,8 +109,8 @@ def folded(widths, keys, room):
 
 
 def print_table(rows, keys=1, indent=""):
-    """Prints ROWS, the header first. Columns that do not fit the terminal follow below, again with
-    the first KEYS columns."""
+    """Prints ROWS, the header first. Columns that do not fit the terminal follow in further tables, which repeat the
+    first KEYS columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     room = columns()
     for number, part in enumerate(folded(widths, keys, room and room - len(indent))):

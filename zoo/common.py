@@ -1,4 +1,4 @@
-"""Shared by all programs: options, marks, pace, the count of live bytes, and images to train on."""
+"""Shared by all programs: options, marks, pace, the count of live bytes, and training images."""
 
 import argparse
 import atexit
@@ -20,13 +20,13 @@ import place
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # set before torch is imported
 
-NOT_HERE = 77  # exit status if this machine lacks a requirement of the program
+NOT_HERE = 77  # exit status if this machine lacks something that the program requires
 
-APART_S = 0.05  # minimum time between step marks; slower steps are sent individually
+APART_S = 0.05  # minimum time between marks of steps; faster steps are combined
 TOLD_MAX = 256  # maximum number of steps in one mark
 PATIENCE_S = 0.05
 
-# Runs of every size have the same bytes per step; only the number of steps and their pace differ.
+# Bytes per step are the same in runs of all sizes; only the number of steps and their pace differ.
 SIZES = {
     "small": {"epochs": 4, "steps_per_epoch": 25, "seconds": 7},
     "default": {"epochs": 4, "steps_per_epoch": 75, "seconds": 45},
@@ -35,7 +35,7 @@ SIZES = {
 
 
 class Marks:
-    """Sends marks to $EBB_SOCKET; does nothing if it is not set."""
+    """Sends marks to the socket $EBB_SOCKET, if it is set."""
 
     def __init__(self):
         path = os.environ.get("EBB_SOCKET")
@@ -43,7 +43,7 @@ class Marks:
         self.told = None  # a list of (step, time of its end)
         self.held = None  # a list of (step, epoch, time of its end)
         if self.sock:
-            with contextlib.suppress(OSError):  # without a receiver every send fails
+            with contextlib.suppress(OSError):  # without a receiver, every send fails
                 self.sock.connect(path)
             self.sock.setblocking(False)
 
@@ -56,7 +56,7 @@ class Marks:
 
     def _deliver(self, kind, keys):
         text = f"KIND={kind}\n" + "".join(f"{k.upper()}={v}\n" for k, v in keys.items())
-        with contextlib.suppress(OSError):  # without a receiver the mark is lost
+        with contextlib.suppress(OSError):  # without a receiver, the mark is lost
             try:
                 self.sock.send(text.encode())
             except BlockingIOError:
@@ -64,8 +64,7 @@ class Marks:
                 self.sock.send(text.encode())
 
     def step(self, step, epoch):
-        """Reports a step. Steps that follow each other too fast to be sent individually share one mark, as
-        docs/reference/marks.md requires."""
+        """Reports a step. Steps in quick succession are combined into one mark, as docs/reference/marks.md requires."""
         if not self.sock:
             return
         now = time.monotonic()
@@ -123,7 +122,7 @@ class Job:
         return {"step": self.step_now, "epoch": round(self.step_now / self.steps_per_epoch, 6)}
 
     def step(self, live_bytes):
-        """Ends a step with LIVE_BYTES live, and waits until the next step is due."""
+        """Ends a step after which LIVE_BYTES are live, and waits until the next step is due."""
         self.step_now += 1
         if self.counts:
             self.counts.write(json.dumps({"step": self.step_now, "live_bytes": live_bytes}) + "\n")
@@ -156,12 +155,12 @@ class Job:
         self._clear(os.getpid())
 
     def _clear(self, owner):
-        if os.getpid() == owner:  # a forked child exits before its parent
+        if os.getpid() == owner:  # a forked child must exit before its parent
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def settle():
-    """Uses one thread and fixed seeds, so that every run is the same."""
+    """Uses a single thread and fixed seeds, so that all runs are the same."""
     import numpy
     import torch
 
@@ -172,13 +171,13 @@ def settle():
 
 
 def not_here(why):
-    """Exits from a program that this machine cannot run, with the status that run.py expects."""
+    """Exits with the status NOT_HERE and the reason, because this machine cannot run the program."""
     print(f"zoo: not here: {why}", file=sys.stderr)
     sys.exit(NOT_HERE)
 
 
 def shared_library(source):
-    """Compiles one C file into zoo-lib of the build, if needed, and loads it."""
+    """Loads a C file as a library, and compiles it into zoo-lib of the build folder first if necessary."""
     folder = place.BUILD / "zoo-lib"
     target = folder / f"{source.parent.name}.so"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
@@ -189,7 +188,7 @@ def shared_library(source):
             subprocess.run(command, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             not_here(f"cc cannot compile {source.name}: {error}")
-        fresh.rename(target)  # the replacement is atomic, because another run may be loading the old file
+        fresh.rename(target)  # replaced atomically, because another run may be loading the old file
     return ctypes.CDLL(str(target))
 
 
@@ -206,7 +205,7 @@ def write_pictures(folder, count, side):
 
 
 def picture_bytes(image):
-    """Returns the bytes of a Pillow RGB image: four per pixel, 0 before it is decoded."""
+    """Returns the memory of a Pillow RGB image in bytes: four per pixel, or 0 before it is decoded."""
     return 4 * image.width * image.height if getattr(image, "_im", None) is not None else 0
 
 

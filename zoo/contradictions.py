@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 
-# Explanations of growth that stops by itself, and of growth that continues.
+# Hypotheses about growth that stops by itself, and about growth that continues.
 ENDS = {"workers", "data_load", "first_touch", "accumulation", "eval_spike", "retention", "mapped_files", "thp", "no_growth"}
 GOES_ON = {"eval_step", "autograd", "processes"}
 HELD = {"nearly certain", "likely"}
@@ -22,7 +22,7 @@ def ask(ebb, command, run):
 
 
 def contradictions(verdict, diagnosis, heap):
-    """Returns sentences about the contradictions of one run."""
+    """Returns a sentence for each contradiction between the results of one run."""
     job = verdict.get("tree") or verdict
     on_gpu = any(gpu.get("leak") for gpu in verdict.get("gpus", []))
     for h in diagnosis["hypotheses"] if diagnosis else []:

@@ -39,7 +39,7 @@ WAYS = {
 
 
 def tree_pss():
-    """Returns the memory of this process and its children, with shared pages counted once."""
+    """Returns the memory of this process and its children. A page shared by several processes is included once."""
     pids = [os.getpid()]
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
@@ -106,7 +106,7 @@ def measure(name, options, cpus):
 
 
 def lane(options, number):
-    """Returns [{way: measurements}] for the rounds of one lane."""
+    """Returns the measurements of one lane: for each round, {way: measurements}."""
     cpus = sorted(os.sched_getaffinity(0))[number :: options.lanes]
     return [{name: measure(name, options, cpus) for name in WAYS} for _ in range(options.rounds)]
 

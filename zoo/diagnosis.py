@@ -23,7 +23,7 @@ import run
 
 RIGHT_BAR = 0.9
 NAMED_BAR = 0.95
-GROWN_SHARE = 0.1  # fraction of the initial RSS below which shares of the growth are not meaningful
+GROWN_SHARE = 0.1  # minimum growth, relative to the initial RSS, for which shares of the growth are meaningful
 COLUMNS = ["program", "variant", "truth", "first hypothesis", "right", "RSS MB", "counted MB",
            "heap MB", "growth named", "sum <= RSS", "contradicted"]
 
@@ -40,7 +40,7 @@ def options():
 
 
 def adds_up(ledger):
-    """Checks that at the start and at the end the parts of the ledger add up to RSS, and that no part is negative."""
+    """Checks that the parts of the ledger add up to RSS, at its start and at its end, and that none is negative."""
     entries = ledger["entries"]
     totals = [(sum(e[f"{moment}_bytes"] for e in entries), ledger[f"rss_{moment}_bytes"])
               for moment in ("start", "now")]
@@ -59,7 +59,7 @@ def heap_growth(ledger):
 
 
 class Judged:
-    """The diagnosis of one recording, and the errors in it."""
+    """The diagnosis of one recording, with the errors found in it."""
 
     def __init__(self, name, variant, truth, run_dir):
         self.name, self.variant, self.truth = name, variant, truth
@@ -71,7 +71,7 @@ class Judged:
         self.named = self.ledger["named_growth_share"] if self.ledger else None
         self.wrong, self.counted = ["nothing was diagnosed"], None
         if self.doc and self.ledger:
-            # if the memory is in workers, the program's count does not apply to the diagnosed process
+            # if the memory grows in workers, the program's count does not apply to the diagnosed process
             counts = {} if "filled_in" in truth else run.counted(run_dir)
             counters = claims.Counters(recording.Recording(run_dir).marks, counts, self.ledger)
             self.counted = counters.grown()
@@ -94,7 +94,7 @@ class Judged:
 
 
 def summary(judged):
-    """Returns [(line of text, whether the required accuracy is reached)]."""
+    """Returns a list of (line of text, whether its requirement is met)."""
     right = sum(j.right for j in judged)
     grown = [j for j in judged if j.ledger and has_grown(j.ledger)]
     unnamed = [j for j in grown if j.is_unnamed()]

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
-sys.path.append(str(ZOO))  # import path of place.py and command.py
+sys.path.append(str(ZOO))  # adds the folder of place.py and command.py
 import command as shared
 import place
 from place import EBB, ROOT, interpreter
@@ -38,7 +38,7 @@ PARTS = (*TIMED, "keepers", "profiler")
 
 
 class Clock:
-    """Accumulates the time of functions."""
+    """Accumulates the time spent in functions."""
 
     def __init__(self):
         self.ns = dict.fromkeys(TIMED, 0)
@@ -54,7 +54,7 @@ class Clock:
 
 
 def put_around_hooks(clock):
-    """Wraps the hooks on modules that the program has imported."""
+    """Wraps the hooks that ebb installs on modules imported by the program."""
     optimizer = sys.modules.get("torch.optim.optimizer")
     hooks = optimizer._global_optimizer_post_hooks if optimizer else {}
     for key, hook in list(hooks.items()):
@@ -94,14 +94,14 @@ def job(main, out):
     runpy.run_path(main, run_name="__main__")
 
 
-# ---- outside ----
+# ---- code that starts the jobs ----
 
 
 def measured(root, name, python):
     """Returns the result of one run, or None if the program cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         out, run_dir = Path(folder) / "found.json", Path(folder) / "run"
-        # sets the environment that the shim would set, but with the package of that checkout
+        # sets the shim's environment variables, but with the Python package of that checkout
         command = [EBB, "run", "-q", "--run-dir", run_dir, "--no-shim", "--", "env", "EBB_SHIM=1",
                    f"PYTHONPATH={root / 'python' / 'ebb' / '_shim'}", python, __file__,
                    "--job", root / "zoo" / name / "main.py", out]
@@ -117,8 +117,8 @@ def measured(root, name, python):
 
 
 def shares(found, hook_s):
-    """Returns each cost as a share of the CPU time of the steps, and the profiler's cost as a share of the CPU time of
-    the program."""
+    """Returns the cost of each part as a fraction of the steps' CPU time; the profiler's is a fraction of the whole
+    program's CPU time."""
     ns = {**found["ns"], "keepers": found["keepers_ns"]}
     ns["hooks"] -= found["keepers_ns"]
     return {**{part: ns[part] / found["steps_cpu_ns"] for part in ns},
@@ -126,7 +126,7 @@ def shares(found, hook_s):
 
 
 def in_job(run):
-    """Returns the summed share of all parts except the container scans ("keepers"), which limit their own time."""
+    """Returns the sum of all costs except the container scans ("keepers"), which limit their own CPU time."""
     return sum(run["shares"][part] for part in PARTS if part != "keepers")
 
 

@@ -1,36 +1,35 @@
-"""Compares ebb's results for one recording with the truth: the row of the responsible code, and the
-time to the right verdict."""
+"""Compares ebb's results for one recording with the truth: which heap row shows the responsible code, and when the
+verdict becomes right."""
 
 import recording
 
-ROWS = 3  # number of rows of `ebb heap` that are searched for the responsible code
+ROWS = 3  # number of `ebb heap` rows searched for the responsible code
 LOOKS = 8  # number of verdicts requested per epoch
 LEAK, NO_LEAK = ("leaking", "stepping"), ("stable", "plateaued", "spiking")
 
 
 def called(word):
-    """Returns the decision that a verdict word implies: leak, none or open."""
+    """Returns the decision that a verdict word stands for: "leak", "none" or "open"."""
     return "leak" if word in LEAK else "none" if word in NO_LEAK else "open"
 
 
 def contradicts(word, truth):
-    """Returns True if WORD is wrong however short the run was: a leak that was called benign, or a benign program
-    that was called a leak."""
+    """Returns True if WORD is wrong for a run of any length: a leak that was called benign, or the reverse."""
     return called(word) == ("none" if truth["leak"] else "leak")
 
 
 def functions_of(row):
-    """Returns the (file, function) pairs that a row of `ebb heap` names: of the allocating line, of the innermost
-    line in the program's own files, and of its callers. A comprehension counts as the function that contains it."""
+    """Returns (file, function) of each frame that a row of `ebb heap` shows: the allocating line, the innermost line in
+    the program's own files, and the callers. A comprehension is treated as part of the function that contains it."""
     frames = [row["where"], row.get("in_program"), *row.get("callers", [])]
     return [(frame.get("file") or "", (frame.get("function") or "").split(".<")[0]) for frame in frames if frame]
 
 
 def culprit_rows(run_dir, truth, ask):
-    """Returns the numbers, from 1 on, of two of the first ROWS rows of `ebb heap`. The first is the row that names the
-    function that keeps the memory. The second is the row that names this function or a function that allocates the
-    memory. A number is 0 if there is no such row, and None if the program has no responsible code. The function of
-    a row is compared only if the row grows."""
+    """Returns two row numbers among the first ROWS rows of `ebb heap`, counted from 1: that of the first growing row
+    that names the function that keeps the memory, and that of the first row that names this function or one that
+    allocates the memory. A number is 0 if there is no such row. Both are None if the program has no responsible
+    code."""
     culprit = truth["culprit"]
     if not culprit:
         return None, None
@@ -48,8 +47,8 @@ def culprit_rows(run_dir, truth, ask):
 
 
 def right_from(run_dir, truth, word_at):
-    """Returns (seconds, epochs) of training after which the verdict word was right until the end, or None if it was
-    wrong at the end. WORD_AT(step) is the verdict word at the end of a step."""
+    """Returns (seconds, epochs) of training after which the verdict word stayed right, or None if the last word was
+    wrong. WORD_AT(step) is the word at the end of a step."""
     marks = recording.Recording(run_dir).marks
     ends = {m["step"]: m["t"] for m in marks if m["kind"] == "step"}
     begin = next((m for m in marks if m["kind"] == "begin"), None)

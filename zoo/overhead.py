@@ -36,11 +36,12 @@ from place import EBB, ROOT, interpreter
 
 PAIRS = 3
 EMPTY_RUNS = 9
-# fraction of the steps that count as typical; the longest steps include work that is done only a few times per run
+# fraction of the steps that are typical; the rest are the longest steps, which include work done only a few times per
+# run
 USUAL = 0.95
 DRAWS = 2000
 NO_STEPS = {"cpu_s": [0.0, 0.0], "wall_s": 0.0}
-# Printed values of one pair of runs, and their formats.
+# The printed values of a pair of runs (with and without ebb), with their formats.
 PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{:+.1%}"),
          "usual": ("of it in the job", "{:+.1%}"),
          "once_s": ("once a run", "{:+.2f} s"),
@@ -50,7 +51,7 @@ PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{
 
 
 class Cost(NamedTuple):
-    """Seconds of one run: CPU time and wall time."""
+    """CPU times and wall times of one run, in seconds."""
 
     all_s: float  # CPU time of all processes
     before_s: float  # CPU time of the program before its first step
@@ -101,14 +102,13 @@ def cost_watched(job):
 
 
 def empty_s():
-    """Returns the CPU time of the supervisor for a job that exits at once: its start and its
-    end."""
+    """Returns the supervisor's CPU time for a job that exits at once, which is the cost of its start and end."""
     return statistics.median(cost_watched(["true"]).own_s for _ in range(EMPTY_RUNS))
 
 
 def parts(watched, alone, start_and_end_s):
-    """Returns the additional CPU time of a run under ebb. CPU time in processes of the job other than its first process
-    counts as a cost of the start."""
+    """Returns the CPU time that ebb adds to a run. CPU time of the job's processes other than its first one is part of
+    the start-up cost."""
     meanwhile_s = max(0.0, watched.own_s - start_and_end_s) * watched.steps_wall_s / watched.wall_s
     usual = watched.usual_s / alone.usual_s - 1
     running = usual + meanwhile_s / alone.steps_s
@@ -121,7 +121,8 @@ def parts(watched, alone, start_and_end_s):
 
 
 def pair(python, name, start_and_end_s=0.0, size="default"):
-    """Returns the values of one pair of runs; None if the program cannot run."""
+    """Runs the program with and without ebb. Returns the values of this pair of runs, or None if the program cannot
+    run."""
     program = [python, str((ZOO / name / "main.py").relative_to(ROOT)), "--size", size, "--seconds", "0"]
     alone = cost(program)
     watched = alone and cost_watched(program)
@@ -129,19 +130,20 @@ def pair(python, name, start_and_end_s=0.0, size="default"):
 
 
 def spread(shares):
-    """Returns [least, median, most], as in the table of expected results."""
+    """Returns [minimum, median, maximum], as in the table of expected results."""
     return [round(value, 4) for value in (min(shares), statistics.median(shares), max(shares))]
 
 
 def of_program(python, name, pairs=PAIRS):
-    """Returns the least, median and largest share of the steps' CPU time; None if the program cannot run."""
+    """Returns minimum, median and maximum of the cost relative to the steps' CPU time, or None if the program cannot
+    run."""
     found = [pair(python, name) for _ in range(pairs)]
     return spread([one["steps"] for one in found]) if all(found) else None
 
 
 def interval(found, part):
-    """Returns the 95 % interval of the median over the programs, by a bootstrap that resamples the programs and the
-    pairs of runs of each."""
+    """Returns the 95 % confidence interval of the median over all programs. The bootstrap resamples the programs and,
+    for each, its pairs of runs."""
     rng, names = random.Random(0), sorted(found)
     values = {name: [one[part] for one in found[name]] for name in names}
     medians = sorted(
@@ -152,7 +154,7 @@ def interval(found, part):
 
 
 def summary(found):
-    """Returns the lines of a table with the median and interval of each value over all programs."""
+    """Returns the lines of a table that has the median over all programs of each value, with its interval."""
     lines = [f"| | median of the {len(found)} programs | 95 % of the median | half of them |",
              "|---|---|---|---|"]
     for part, (title, form) in PARTS.items():
@@ -172,14 +174,14 @@ def lanes(count):
 
 
 def measure(names, python, args):
-    """Returns {name: [values of each pair]}; a program that cannot run is missing."""
+    """Returns {name: [values of each pair of runs]}, without programs that cannot run."""
     found, failed, free, lock = {}, set(), queue.SimpleQueue(), threading.Lock()
     for lane in lanes(args.lanes):
         free.put(lane)
     began, start_and_end_s = time.monotonic(), empty_s()
 
     def take_lane():
-        os.sched_setaffinity(0, free.get())  # CPU time of this thread and its children
+        os.sched_setaffinity(0, free.get())  # This thread and its children get CPUs of their own.
 
     def one(name):
         late = args.within and time.monotonic() - began > args.within

@@ -17,14 +17,13 @@ def interpreter():
 
 
 def need_ebb():
-    """Exits with a message if ebb is not built."""
+    """Exits with an error message if ebb has not been built."""
     if not os.access(EBB, os.X_OK):
         sys.exit(f"zoo: there is no {EBB}; make builds it, and EBB_BINARY names another one")
 
 
 def programs(asked):
-    """Returns the programs of the zoo by name: those ASKED for, by default all. Exits with a
-    message if one is unknown."""
+    """Returns the programs named in ASKED, or all programs. Exits with an error message if a name is unknown."""
     known = sorted(path.parent.name for path in (ROOT / "zoo").glob("*/truth.json"))
     for name in asked:
         if name not in known:

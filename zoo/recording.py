@@ -16,7 +16,7 @@ TRAINING = ("begin", "step", "substep", "eval", "save", "epoch", "end")
 
 
 class Unreadable(Exception):
-    """The error message of ebb about a recording that it cannot read."""
+    """ebb's error message about a recording that it cannot read."""
 
 
 def export(run_dir, form):
@@ -35,19 +35,19 @@ class Recording:
         self.main = next((m["pid"] for m in self.marks), None)
 
     def rss(self, pid=None):
-        """Returns [(seconds, bytes)] of one process; by default the one that sends the marks."""
+        """Returns [(seconds, bytes)] of one process (default: the process that sends the marks)."""
         pid = str(pid or self.main)
         return [(float(r["t"]), int(r["rss_bytes"])) for r in self.rows
                 if r["pid"] == pid and r["rss_bytes"]]
 
     def of_role(self, role):
-        """Returns the process with this role that is the largest at the end."""
+        """Returns the pid of the process with this role that has the largest RSS at the end."""
         last = {r["pid"]: int(r["rss_bytes"]) for r in self.rows if r["role"] == role and r["rss_bytes"]}
         return max(last, key=last.get, default=None)
 
     def rss_by_step(self, role=None):
-        """Returns {step: bytes}. The bytes are those of the last reading before the next step ends; steps without such
-        a reading are missing."""
+        """Returns {step: bytes}, where bytes is the last sample before the next step ends. Steps without such a sample
+        are missing."""
         ends = [(m["t"], m["step"]) for m in self.marks if m["kind"] == "step"]
         over = next((m["t"] for m in self.marks if m["kind"] == "end"), float("inf"))
         found, i = {}, -1
@@ -62,8 +62,7 @@ class Recording:
 
 
 def slope(points):
-    """Returns the median of the slopes between points that are half a run apart. This is robust to jumps and
-    warm-up."""
+    """Returns the median slope between points that are half a run apart, which is robust against jumps and warm-up."""
     points = sorted(points.items())
     half = len(points) // 2
     slopes = sorted((points[i + half][1] - points[i][1]) / (points[i + half][0] - points[i][0])
@@ -79,7 +78,7 @@ def write_table(path, rows, columns):
 
 
 def thin(rows, period_s=1.0):
-    """Keeps one tick per second, with all its processes."""
+    """Reduces the samples to one tick per second, with all processes of that tick."""
     kept, due, last = [], 0.0, None
     for row in rows:
         t = float(row["t"])
@@ -91,7 +90,7 @@ def thin(rows, period_s=1.0):
 
 
 def training_marks(marks):
-    """Returns the marks that a verdict reads; if both the program and the hooks sent a mark, only the first counts."""
+    """Returns the marks used by a verdict. If both the program and the hooks sent a mark, only the first is used."""
     first = {(m["kind"], m.get("step")): m for m in reversed(marks) if m["kind"] in TRAINING}
     return sorted(first.values(), key=lambda m: m["t"])
 

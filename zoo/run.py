@@ -20,17 +20,17 @@ import recording
 import table
 from place import BUILD, EBB, ROOT, interpreter
 
-# A job whose processes are judged separately gets the most severe of their words.
+# Orders the verdict words by severity. A job whose processes are judged separately gets the most severe word.
 GRAVITY = ["leaking", "stepping", "filling", "undecided", "plateaued", "spiking", "stable"]
 CENSUS_STEPS = 60
 COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", "right after", "overhead",
            "culprit", "hypothesis"]
 DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step", "RSS MB", "growth named",
            "first of ebb heap"]
-KEYS = 2  # number of columns at the left of the table that name a run
-WHERE_MAX = 40  # maximum width of the name of a line in the details
+KEYS = 2  # number of columns on the left that identify a run
+WHERE_MAX = 40  # maximum width of a source line's name in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
-# Eight runs of about ten seconds for `make test`. Only programs are used whose result does not depend on chance.
+# Eight runs of about ten seconds each for `make test`, of programs whose results do not depend on chance.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
          "lazy_images": "plain", "tokenizer_cache": "plain", "hook_cycle": "fixed",
          "file_mapping": "plain"}
@@ -84,8 +84,8 @@ def counted(run_dir):
 
 
 def judge(*arguments):
-    """Returns the parsed output of `ebb verdict --json`. If the command fails, prints its error to stderr and returns
-    None."""
+    """Returns the parsed output of `ebb verdict --json`, or None after printing the error to stderr if the command
+    fails."""
     done = subprocess.run([EBB, "verdict", *map(str, arguments), "--json"],
                           capture_output=True, encoding="utf-8")
     if done.returncode not in (0, 1, 3):
@@ -95,7 +95,7 @@ def judge(*arguments):
 
 
 def verdicts(answer):
-    """Returns the verdicts about the whole job: only the verdict on the process tree, if there is one."""
+    """Returns the verdicts on the job: that on the process tree if there is one, otherwise all."""
     if answer is None:
         return []
     if "tree" in answer:
@@ -111,7 +111,7 @@ def word_of(answer):
 
 
 def grade(word, right_words):
-    """Returns "yes" if the verdict is right, "NO" if it is wrong, or "unsure" if ebb is undecided."""
+    """Returns "yes" if the verdict is right, "NO" if it is wrong, or "unsure" if it is undecided."""
     if word in right_words:
         return "yes"
     return {"-": "-", "filling": "unsure", "undecided": "unsure"}.get(word, "NO")
@@ -125,14 +125,14 @@ def rate_of(answer):
 
 
 def ask(verb, run_dir, *flags):
-    """Returns the JSON that a command of ebb prints about a run; {} if it fails."""
+    """Returns the parsed JSON output of an ebb command about a run, or {} if the command fails."""
     done = subprocess.run([EBB, verb, str(run_dir), "--json", *flags], capture_output=True, encoding="utf-8")
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
 def first_row(run_dir):
-    """Returns the first row of `ebb heap`: the line that allocates the growing memory, not the code that keeps it
-    alive."""
+    """Returns a label for the first row of `ebb heap`. The row is the line that allocates the growing memory, not the
+    code that keeps it alive."""
     rows = ask("heap", run_dir, "--top", "1").get("rows", [])
     where = rows[0]["where"] if rows else {}
     if not where.get("file"):
@@ -162,7 +162,8 @@ def words_with_marks(run_dir):
 
 
 def outcome_of(variant, truth, run_dir):
-    """Returns ebb's results for one recording in the form of the table of expected results, and other measurements."""
+    """Returns ebb's results for one recording, in the form of the table of expected results, and further
+    measurements."""
     with_marks, without = judge(run_dir), judge(run_dir, "--no-marks")
     word, bare = word_of(with_marks), word_of(without)
     right_after = judged.right_from(run_dir, truth, words_with_marks(run_dir))
@@ -200,7 +201,7 @@ def signed(text, grade_of_it):
 
 
 def row_of(name, found):
-    """Returns one line of the table."""
+    """Returns one row of the table."""
     after = found["right_after_s"]
     return [name, found["variant"], "yes" if found["leak"] else "no",
             signed(found["marks"], found["marks_right"]), signed(found["no_marks"], found["no_marks_right"]),
@@ -211,7 +212,7 @@ def row_of(name, found):
 
 
 def details_of(name, truth, run_dir, found):
-    """Returns one line of details."""
+    """Returns one row of the details."""
     by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
     steps = sorted(by_step)
     share, where = found["diagnosis"][2:]
@@ -229,7 +230,7 @@ def runs_of(args):
 
 
 def record_all(runs, args):
-    """Makes all runs. Returns the runs that this machine could make, and a sentence for each that failed."""
+    """Makes all recordings. Returns the runs that could be recorded, and a sentence for each that failed."""
     def one(run):
         name, variant, flags, _ = run
         print(f"zoo: {name} {variant}", file=sys.stderr)
@@ -240,7 +241,7 @@ def record_all(runs, args):
 
 
 def sort_out(who, runs, record_one, jobs, title, folder):
-    """Calls RECORD_ONE for all runs, JOBS at a time; returns the same as record_all."""
+    """Calls RECORD_ONE for each run, JOBS of them in parallel; returns the same as record_all."""
     with ThreadPoolExecutor(jobs) as pool:
         ends = list(pool.map(record_one, runs))
     ran, broken = [], []
@@ -256,7 +257,7 @@ def sort_out(who, runs, record_one, jobs, title, folder):
 
 
 def why_not(status, said, run_dir):
-    """Returns why a recording must not be judged; None if it can be."""
+    """Returns the reason why a recording must not be judged, or None."""
     complaint = next((line for line in said.splitlines() if line.startswith("ebb: ")
                       and ("cannot write" in line or "cannot be written" in line)), None)
     if status == 0:
@@ -268,7 +269,7 @@ def why_not(status, said, run_dir):
 
 
 def recorded(runs, args):
-    """Returns the runs with a recording, and a sentence for each requested run without a recording."""
+    """Returns the runs that have a recording, and a sentence for each requested run that has none."""
     there = [run for run in runs if (args.out / f"{run[0]}-{run[1]}" / "trace.ebb").exists()]
     if not there:
         sys.exit(f"zoo: no recording of {'them' if args.programs else 'the zoo'} in {args.out}; "
@@ -281,7 +282,7 @@ def recorded(runs, args):
 
 
 def judge_one(variant, truth, run_dir, args):
-    """Returns ebb's results for one run; prints its tables on request."""
+    """Returns ebb's results for one run; prints its details if requested."""
     if args.tables:
         args.tables.mkdir(parents=True, exist_ok=True)
         recording.convert(run_dir, args.tables / run_dir.name)
@@ -292,11 +293,11 @@ def judge_one(variant, truth, run_dir, args):
 
 
 def judge_all(runs, args):
-    """Returns {run: outcome}; unreadable recordings are reported and omitted."""
+    """Returns {run: outcome}. Unreadable recordings are reported and left out."""
     outcomes = {}
     for at, (name, variant, flags, truth) in enumerate(runs, 1):
         run_dir = args.out / f"{name}-{variant}"
-        # the cost is measured for one variant only, because the other differs by only one line
+        # the cost is measured for only one variant, because the variants differ in just one line
         costs = args.overhead and not flags
         print(f"zoo: judging {name} {variant}{', and what ebb costs it' if costs else ''} "
               f"({at} of {len(runs)})", file=sys.stderr)
@@ -317,8 +318,8 @@ def unread(runs, outcomes):
 
 
 def look_again(runs, outcomes, args):
-    """Records runs whose result is worse than expected again, one at a time, because a verdict may differ on a busy
-    machine. Only runs that are worse both times count."""
+    """Records the runs whose results are worse than expected a second time, one after another, because verdicts may
+    differ on a busy machine. A run is reported only if its second result is also worse."""
     worse = [run for run in runs
              if complaints([run], {f"{run[0]}-{run[1]}": outcomes[f"{run[0]}-{run[1]}"]}, args)]
     if not worse:
@@ -333,7 +334,7 @@ def look_again(runs, outcomes, args):
 
 
 def print_all(runs, outcomes, args):
-    """Prints the table, its details on request, and how often ebb was right."""
+    """Prints the table, the details if requested, and how often ebb was right."""
     named = [(name, truth, args.out / f"{name}-{variant}") for name, variant, _, truth in runs]
     command.print_table([COLUMNS] + [row_of(name, outcomes[run_dir.name]) for name, _, run_dir in named], KEYS)
     if args.details:
@@ -345,8 +346,8 @@ def print_all(runs, outcomes, args):
 
 
 def complaints(runs, outcomes, args):
-    """Returns the reasons for which `make zoo` fails. For runs of the small size, only reasons that apply to runs of
-    any length are returned."""
+    """Returns the reasons for which `make zoo` fails. For runs of the small size, only results that are wrong at any
+    length are reported."""
     if args.size == "default":
         return table.regressions(outcomes, table.read())
     truths = {f"{name}-{variant}": truth for name, variant, _, truth in runs}

@@ -1,4 +1,4 @@
-"""The table of expected results for the zoo: updates of the table, results that are worse, and the confusion matrix."""
+"""The table of expected results of the zoo: updates, comparison with new results, and the confusion matrix."""
 
 import json
 import math
@@ -17,14 +17,15 @@ def read(path=KEPT):
 
 
 def keep(outcomes, path=KEPT):
-    """Writes OUTCOMES into the table. Entries of other runs, and costs that were not measured, stay in the table."""
+    """Writes OUTCOMES into the table. Rows of other runs are kept, and also the costs of runs whose cost was not
+    measured."""
     kept = read(path)
     for name, found in outcomes.items():
         cost = {key: kept[name][key] for key in ("overhead",) if key in kept.get(name, {})}
         fresh = {key: value for key, value in found.items() if key != "diagnosis"}
         kept[name] = {**fresh, **{key: value for key, value in cost.items() if key not in fresh}}
     lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
-    fresh = path.with_name(f"{path.name}.new")  # the replacement is atomic, because the disk may be full
+    fresh = path.with_name(f"{path.name}.new")  # replaced atomically, so that a full disk cannot destroy the table
     try:
         fresh.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         fresh.replace(path)
@@ -33,8 +34,8 @@ def keep(outcomes, path=KEPT):
 
 
 def regressions(outcomes, kept):
-    """Returns sentences about results that are worse than in the table. Runs that are missing in the table are reported
-    if their result is wrong."""
+    """Returns a sentence for each result that is worse than in the table. A run that is not in the table is reported if
+    its result is wrong."""
     worse = []
     for name, now in outcomes.items():
         before = kept.get(name)
@@ -45,7 +46,7 @@ def regressions(outcomes, kept):
         for key, title in GRADES.items():
             if RANK[now[key]] < RANK[before[key]]:
                 worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
-        if not before["leak"]:  # the line is not compared, because growth that stops may be too small to be sampled
+        if not before["leak"]:  # the line is not compared, because growth that stops may be too small for the sampler
             continue
         if before["culprit_row"] and not now["culprit_row"]:
             worse.append(f"{name}: the true call site was in row {before['culprit_row']}, now in none")
@@ -55,7 +56,7 @@ def regressions(outcomes, kept):
 
 
 def wilson(hits, total, z=1.96):
-    """Returns the 95 % interval of a share (Wilson's score interval)."""
+    """Returns Wilson's 95 % confidence interval of a proportion."""
     if not total:
         return 0.0, 1.0
     p, zz = hits / total, z * z / total
@@ -70,8 +71,8 @@ def share(hits, total):
 
 
 def matrix(outcomes):
-    """Returns the lines of the confusion matrix: truth against verdict, with and without marks, and how often each
-    verdict was right."""
+    """Returns the lines of the confusion matrix: the truth against the verdict with and without marks, and how often
+    each verdict was right."""
     lines = []
     for title, word, right in (("with marks", "marks", "marks_right"),
                                ("without marks", "no_marks", "no_marks_right")):
