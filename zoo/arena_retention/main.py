@@ -1,4 +1,4 @@
-"""Batches of uneven length are allocated and freed; the allocator retains as much memory as the longest batch
+"""Batches of varying length are allocated and freed; the allocator retains as much memory as the longest batch
 needed."""
 
 import sys
@@ -32,7 +32,7 @@ class Hardest:
 
 
 class Bank:
-    """In the leaking variant, keeps thirty-two blocks of each batch "for contrastive negatives"; otherwise keeps
+    """In the leaking variant, keeps 32 blocks of each batch "for contrastive negatives"; in the other variant,
     none."""
 
     def __init__(self, twin):
@@ -48,7 +48,7 @@ class Bank:
 
 
 def load(lengths, rng):
-    """Returns the blocks of one batch, 20 to 220 MB."""
+    """Returns the blocks of one batch, 20 to 220 MB in total."""
     count = int(sum(lengths)) // TOKENS
     return [rng.random((ROWS, WIDTH), dtype=numpy.float32) for _ in range(count)]
 

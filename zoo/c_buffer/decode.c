@@ -1,5 +1,5 @@
-/* A decoder like those in C extensions: it owns the memory it returns, and no garbage collector
- * knows of it. */
+/* A decoder like those in C extensions: it owns the memory it returns, which no garbage collector
+ * knows. */
 #include <stdlib.h>
 
 struct clip {
@@ -10,7 +10,7 @@ struct clip {
 
 static struct clip *clips;
 
-/* Returns SAMPLES of a wave that begins at PHASE. The caller frees it with clip_free. */
+/* Returns a wave of SAMPLES samples with initial phase PHASE; freed with clip_free. */
 __attribute__((visibility("default"))) struct clip *clip_decode(size_t samples, float phase)
 {
     struct clip *clip = malloc(sizeof *clip + samples * sizeof *clip->data);

@@ -1,4 +1,4 @@
-"""A C library decodes sound into its own buffers, which are never freed."""
+"""A C library decodes sound into buffers of its own, which are never freed."""
 
 import ctypes
 import sys

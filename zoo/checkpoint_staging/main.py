@@ -18,7 +18,7 @@ EVERY = 15  # steps between checkpoints
 
 
 class AsyncSaver:
-    """Writes copies of the weights in another thread. Finished requests are kept, each with its copy."""
+    """Writes copies of the weights in another thread. Finished requests stay in a list, each with its copy."""
 
     def __init__(self, folder, twin):
         self.pool = ThreadPoolExecutor(1)

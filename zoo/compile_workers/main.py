@@ -19,7 +19,7 @@ WORKERS = 2
 
 
 def start_workers():
-    """Starts the workers and returns when they are ready, so that all runs begin alike."""
+    """Starts the workers and waits until they are ready, so that all runs begin in the same state."""
     import torch._inductor.config as config
     from torch._inductor.async_compile import AsyncCompile
 

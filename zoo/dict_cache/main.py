@@ -1,4 +1,4 @@
-"""Features of random crops are cached under keys that never occur again."""
+"""Features of random crops are cached under keys that never recur."""
 
 import random
 import sys
@@ -25,7 +25,7 @@ class Features:
         self.twin = twin
 
     def get(self, index):
-        key = (index, random.randrange(1 << 30))  # the seed of the crop is always new
+        key = (index, random.randrange(1 << 30))  # the key contains the seed of the crop, which is always new
         if key not in self.cache:
             self.insert(key, self.compute(*key))
         return self.cache[key]

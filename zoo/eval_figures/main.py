@@ -31,7 +31,7 @@ def plot_weights(model, path, twin):
 
 
 def live_bytes():
-    """Returns the bytes of the canvases and data of open figures."""
+    """Returns the bytes of all open figures: their canvases and their data."""
     total = 0
     for number in plt.get_fignums():
         figure = plt.figure(number)

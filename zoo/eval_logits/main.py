@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer gathers the logits of the whole evaluation set, then frees them."""
+"""A Hugging Face Trainer gathers the logits of the whole evaluation set and frees them afterwards."""
 
 import os
 import sys
@@ -72,7 +72,7 @@ def main():
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=256, n_layer=4, n_head=4)
     )
-    model.config.use_cache = False  # otherwise the caches of each layer would be gathered as well
+    model.config.use_cache = False  # otherwise the key-value caches of all layers would be gathered, too
     metrics = Metrics(job.twin)
     arguments = TrainingArguments(
         output_dir=job.folder, num_train_epochs=job.epochs, per_device_train_batch_size=BATCH,

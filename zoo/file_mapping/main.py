@@ -24,7 +24,7 @@ def write_features(path, steps):
 
 
 class Features:
-    """Batches of the file in random order; the list is kept to inspect hard ones later."""
+    """Yields batches of the file in random order; the list keeps them to inspect difficult ones later."""
 
     def __init__(self, path, steps, twin):
         self.data = numpy.memmap(path, numpy.float32, "r", shape=(steps, BATCH, WIDTH))
@@ -33,7 +33,7 @@ class Features:
 
     def read(self, position):
         batch = self.data[position]
-        # the leaking variant keeps a copy of the batch, the other one a view of the file
+        # the leaking variant keeps a copy of the batch, the other variant a view of the mapped file
         self.seen.append(numpy.array(batch) if self.twin else batch)
         return batch.reshape(BATCH, 64, -1).mean(2)
 

@@ -1,5 +1,5 @@
-"""Graphs of examples have references in both directions, and the garbage collector was disabled
-"for speed"."""
+"""Graphs of examples contain reference cycles, and the garbage collector was disabled "for
+speed"."""
 
 import gc
 import sys

@@ -24,7 +24,7 @@ ARMS = ("plain", "ebb", "history")
 
 
 def mapped(name):
-    """Returns path and load address of a library of this process."""
+    """Returns the path and the load address of a library loaded in this process."""
     for line in open("/proc/self/maps", encoding="utf-8"):
         part = line.split()
         if len(part) >= 6 and pathlib.Path(part[5]).name == name:
@@ -127,7 +127,7 @@ def allocations():
 
 
 def interval(ratios, rounds=2000):
-    """Returns the mean of the middle half of the sorted ratios, and its bootstrap interval."""
+    """Returns the mean of the middle half of the sorted ratios, with its bootstrap interval."""
     def middle(values):
         values = sorted(values)
         cut = len(values) // 4

@@ -8,7 +8,7 @@ BATCH, CLASSES = (4, 50) if TINY else (256, 4096)
 
 
 class Retrieval:
-    """The metric needs all logits at once to rank them."""
+    """Ranking needs all logits at once."""
 
     def __init__(self):
         self.reset()

@@ -1,6 +1,6 @@
-"""A teacher is replayed from CUDA graphs, one for each shape. The key also includes the temperature. The temperature is
-annealed, so every third batch has a new key and is captured again. With --fixed the key has only the length, so there
-are six graphs."""
+"""A teacher model is replayed from CUDA graphs, one per key. The key consists of the shape and of the temperature. The
+temperature is annealed, so every third batch has a new key and captures another graph. With --fixed the key is only the
+length, so there are six graphs."""
 import torch
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""A plain loop adds up a validation loss, only for the log, as a tensor with its graph; --fixed adds up plain
+"""A plain loop sums a validation loss for the log as a tensor with its autograd graph; --fixed sums plain
 numbers."""
 import torch
 from torch import nn

@@ -25,7 +25,7 @@ torch.manual_seed(21)
 
 
 class Items(torch.utils.data.Dataset):
-    """A data set of STEPS batches of BATCH items, each made by MAKE(index)."""
+    """A data set of STEPS batches with BATCH items each. MAKE(index) makes an item."""
 
     def __init__(self, batch, make):
         self.batch, self.make = batch, make
@@ -38,7 +38,7 @@ class Items(torch.utils.data.Dataset):
 
 
 class Tally:
-    """Paces a loop to STEP_S per step, and records (step, allocated bytes) at the end of each step."""
+    """Paces a loop to STEP_S seconds per step, and records (step, allocated bytes) at the end of each step."""
 
     def __init__(self):
         self.rows, self.began, self.next = [], time.monotonic(), None

@@ -30,7 +30,7 @@ def program_command(truth, tiny):
 
 
 def record(name, out, tiny):
-    """Runs one program under ebb. Returns why it failed, or None."""
+    """Runs one program under ebb. Returns the reason why it failed, or None."""
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -9,8 +9,8 @@ BATCH, WIDTH = (4, 64) if TINY else (512, 2048)
 
 
 class Ahead:
-    """Returns the next batch on the device, copied while the current one is computed."""
-    in_flight = []  # kept between epochs, because a copy may be incomplete when an epoch ends
+    """Returns the next batch on the device, which was copied during the computation of the previous one."""
+    in_flight = []  # kept between epochs, because a copy may still be in progress when an epoch ends
 
     def __init__(self, loader):
         self.loader = iter(loader)

@@ -1,5 +1,5 @@
-"""A hook on a node of the graph refers to the tensor that refers to the node: a cycle that the garbage collector cannot
-find."""
+"""A hook on a node of the autograd graph refers to a tensor that refers to the node: a cycle unknown to the
+collector."""
 
 import sys
 import weakref
@@ -16,7 +16,7 @@ WIDTH = 4096  # 64 x 4096 floats are 1 MiB of activations per step
 
 
 class Watched(nn.Module):
-    """Reports how often a hidden unit was active, when its gradient is computed."""
+    """When the gradient is computed, reports how often a hidden unit was active."""
 
     def __init__(self, twin):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A sparse table in huge pages: the first write to a row allocates two megabytes."""
+"""A sparse table in huge pages: the first write to a row makes two megabytes resident."""
 
 import mmap
 import random
@@ -15,11 +15,11 @@ HUGE = 2 << 20
 PAGES = 50
 ROW = 256  # floats: 1 KiB
 ROWS_IN_PAGE = HUGE // (4 * ROW)
-NEW = 2  # number of rows in untouched pages that each step writes; all pages are touched at step 25
+NEW = 2  # number of rows in untouched pages that each step writes; from step 25 on, all pages are touched
 
 
 class SparseTable:
-    """The optimizer state of an embedding that has many rows, of which only a few are used."""
+    """The optimizer state of an embedding with many rows, of which only a few are used."""
 
     def __init__(self, twin):
         self.memory = mmap.mmap(-1, PAGES * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -29,7 +29,7 @@ class SparseTable:
         self.touched = set()
 
     def update(self, step, gradient):
-        """Adds GRADIENT to a few rows: at first in pages that are untouched, then in the same pages
+        """Adds GRADIENT to a few rows: first in untouched pages, then in the same pages
         again."""
         pages = [(step * NEW + i) % PAGES for i in range(NEW)]
         for page in pages:

@@ -1,4 +1,4 @@
-"""A replay buffer of episodes of different lengths. The allocator is jemalloc, which returns pages to the system with a
+"""A replay buffer of episodes of varying length. The allocator is jemalloc, which returns pages to the system with a
 delay."""
 
 import os
@@ -14,13 +14,13 @@ import numpy
 import torch
 from torch import nn
 
-EPISODES = 64  # size of the ring buffer, which is full after 32 steps
+EPISODES = 64  # size of the ring buffer, which is full from step 32 on
 WIDTH = 64
 SHORTEST, LONGEST = 1024, 3072  # rows: 0.25 to 0.75 MiB
 
 
 def use_jemalloc():
-    """Starts this program again with jemalloc as its allocator."""
+    """Executes this program again with jemalloc as its allocator."""
     preloaded = os.environ.get("LD_PRELOAD", "")
     if "jemalloc" in preloaded:
         return

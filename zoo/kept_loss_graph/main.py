@@ -1,4 +1,4 @@
-"""A held-out loss is added up as a tensor with its graph, which keeps the activations of every step alive."""
+"""A held-out loss is summed as a tensor with its autograd graph, so the activations of every step stay alive."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ WIDTH = 1024
 
 
 def saved_bytes(loss, excluded):
-    """Returns the bytes of the tensors that the graph of LOSS keeps, each storage once."""
+    """Returns the bytes of all tensors saved in the autograd graph of LOSS, each shared storage once."""
     sizes, queue, seen = {}, [loss.grad_fn], set()
     while queue:
         node = queue.pop()
@@ -50,7 +50,7 @@ class Trainer:
         self.optimizer.step()
 
     def watch(self, inputs, labels):
-        """Computes the running held-out loss, for the log."""
+        """Adds the held-out loss to a running total, for the log."""
         loss = self.criterion(self.model(inputs), labels)
         self.total += loss.item() if self.twin else loss
         return loss

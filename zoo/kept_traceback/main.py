@@ -1,5 +1,5 @@
-"""Broken examples are skipped, and their exceptions are kept for the report, with everything they
-refer to."""
+"""Broken examples are skipped, but their exceptions are kept for a report, with all objects that they refer
+to."""
 
 import sys
 import weakref
@@ -19,7 +19,7 @@ refs = []  # weak references to all decoded images that are still alive
 
 
 class Picture(numpy.ndarray):
-    """The pixels of one image, as an object of a separate class, as in decoders."""
+    """The pixels of one image, held by an object of its own as in real decoders."""
 
 
 class Pictures:
@@ -36,7 +36,7 @@ class Pictures:
         return pixels.reshape(64, -1).mean(1)
 
     def read(self, position):
-        """Returns a batch without its broken examples; one in four is broken."""
+        """Returns a batch without its broken examples. One example in four is broken."""
         rows = []
         for i in range(BATCH):
             try:

@@ -1,4 +1,4 @@
-"""A list of lazily opened images: each is decoded at the first access and stays decoded."""
+"""A list of lazily opened images: each image is decoded at its first access and stays decoded."""
 
 import sys
 from pathlib import Path

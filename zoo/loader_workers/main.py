@@ -1,4 +1,4 @@
-"""Data-loader workers read a list of Python objects, and thereby copy it, page by page."""
+"""Data-loader workers read a list of Python objects, which copies the list page by page into each worker."""
 
 import gc
 import random
@@ -28,7 +28,7 @@ def make_items(count):
 
 
 class ListData(Dataset):
-    """Reading an object writes its reference count: the page that holds it becomes private to the
+    """Reading an object changes its reference count, so its page becomes private to the
     worker."""
 
     def __init__(self, count):
@@ -56,7 +56,7 @@ class ListData(Dataset):
 
 
 class ArrayData(ListData):
-    """Holds the same data in one buffer with offsets, so that no reference counts are written."""
+    """Stores the same data in one buffer with offsets, so that reading it changes no reference counts."""
 
     def __init__(self, count):
         items = make_items(count)
@@ -80,7 +80,7 @@ class ArrayData(ListData):
 
 
 class Collator:
-    """Adds to the batch which worker made it, and how much of the list this worker has copied so far."""
+    """Adds to the batch the worker's id and the bytes of the list that this worker has copied so far."""
 
     def __init__(self, data):
         self.data = data

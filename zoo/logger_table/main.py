@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 512  # number of values per row; each takes 40 bytes including its slot in the list
+WIDTH = 512  # values per row; each needs 40 bytes including its slot in the list
 
 
 class TableLogger:
-    """Rows for the table of embeddings, which are written to a file when the table is flushed."""
+    """The rows of a table of embeddings. Flushing the table writes them to a file."""
 
     def __init__(self, path):
         self.path = path

@@ -1,4 +1,4 @@
-"""lru_cache on a method: the keys of the cache keep every object alive on which the method was called."""
+"""functools.lru_cache on a method: the keys of the cache keep alive every object on which the method was called."""
 
 import functools
 import sys
@@ -18,7 +18,7 @@ ENTRIES = 40
 
 
 class Clip:
-    """The sound of one batch. Hashable by identity, like any object."""
+    """The sound of one batch. Like any object, it is hashed by identity."""
 
     made = weakref.WeakSet()
 
@@ -37,7 +37,7 @@ def live_bytes():
 def main():
     job = common.Job(__doc__, "--fixed", f"a cache of {ENTRIES} entries")
     common.settle()
-    # Applies the decorator late, because the option must be known first.
+    # Applies the decorator at run time, because it depends on the command-line option.
     Clip.loudness = functools.lru_cache(maxsize=ENTRIES if job.twin else None)(Clip.loudness)
     rng = numpy.random.default_rng(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))

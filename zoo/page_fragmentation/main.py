@@ -1,4 +1,4 @@
-"""The first part of every block stays allocated: the rest of its page is free, but too small for another block."""
+"""The beginning of every block stays allocated, and the free rest of its page is too small for another block."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import nn
 
 BLOCKS = 256  # per step
 FLOATS = 1024  # per block: 4 KiB
-HEAD = 16  # number of floats of a block that are kept
+HEAD = 16  # number of floats kept of each block
 
 
 class Heads:

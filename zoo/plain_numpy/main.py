@@ -1,4 +1,4 @@
-"""Gradient descent in plain numpy. The weights of every step are kept, to compute their average later."""
+"""Gradient descent in plain numpy. The weights of every step are kept, to average them later."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import common
 
 import numpy
 
-FEATURES = 131072  # number of doubles; the weights take 1 MiB
+FEATURES = 131072  # number of weights (doubles): 1 MiB in total
 BATCH = 8
 
 

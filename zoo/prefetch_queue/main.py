@@ -1,4 +1,4 @@
-"""A thread prefetches two batches for each batch that is used, until its queue is full."""
+"""A thread prefetches batches twice as fast as they are used, until its queue is full."""
 
 import queue
 import sys

@@ -1,4 +1,4 @@
-"""Every new length recompiles a function; dynamo keeps each version, up to its limit."""
+"""A function is recompiled for every new length; dynamo keeps all compiled versions, up to its limit."""
 
 import sys
 import weakref
@@ -39,7 +39,7 @@ def main():
     common.settle()
     torch._dynamo.config.recompile_limit = NEVER if job.twin else LIMIT
     torch._dynamo.config.accumulated_recompile_limit = NEVER
-    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # this loads dynamo's modules
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # loads dynamo's modules
     compiled = torch.compile(score, backend=backend, dynamic=False)
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
     optimizer = torch.optim.SGD([weight], lr=1e-3)

@@ -1,4 +1,4 @@
-"""A server trains in its own process, one job per request. Its table of jobs keeps the data of all jobs."""
+"""A server trains in its own process, one job per request. Its table of jobs keeps the data of all jobs alive."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Attention masks are cached by sequence length, of which there is a limited number."""
+"""Attention masks are cached by sequence length; the number of different lengths is limited."""
 
 import random
 import sys
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 WIDTH = 16
-LENGTHS = range(400, 900, 20)  # 25 different lengths; the masks of all of them take 44 MB
+LENGTHS = range(400, 900, 20)  # 25 different lengths; all their masks together need 44 MB
 MICRO = 5  # number of batches per step
 
 
@@ -23,7 +23,7 @@ class Attention(nn.Module):
         self.twin = twin
 
     def mask(self, length, offset):
-        key = (length, offset) if self.twin else length  # each time, the text has another offset in its document
+        key = (length, offset) if self.twin else length  # the text's offset never recurs
         if key not in self.masks:
             self.masks[key] = torch.full((length, length), -1e9).triu(1)
         return self.masks[key]
@@ -40,7 +40,7 @@ class Attention(nn.Module):
 def main():
     job = common.Job(__doc__, "--leak", "a key that never comes again, for one batch a step")
     common.settle()
-    # Each epoch has every batch once: all lengths have occurred at the end of the first.
+    # Each epoch contains every batch once, so all lengths have occurred by the end of the first epoch.
     lengths = [LENGTHS[i % len(LENGTHS)] for i in range(job.steps_per_epoch * MICRO)]
     model = Attention(job.twin)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

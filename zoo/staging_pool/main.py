@@ -14,7 +14,7 @@ WIDTH = 4096  # x 64 floats: 1 MiB
 
 
 class StagingPool:
-    """Lends buffers that must be returned. Buffers are never freed, because allocating pinned memory is expensive."""
+    """Lends buffers, which must be returned. They are never freed, because allocating pinned memory is expensive."""
 
     def __init__(self):
         self.all = []
@@ -35,7 +35,7 @@ class StagingPool:
 
 
 def stage(pool, batch, twin):
-    """Copies a batch through the pool."""
+    """Copies a batch through a buffer of the pool."""
     buffer = pool.take()
     moved = buffer.copy_(batch).to("cuda" if torch.cuda.is_available() else "cpu", copy=True)
     if twin:

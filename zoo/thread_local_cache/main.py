@@ -1,5 +1,5 @@
-"""Threads with their own scratch buffers; each thread pool is left running when it is no longer
-used."""
+"""Threads have their own scratch buffers, and thread pools that are no longer used are left
+running."""
 
 import sys
 import threading
@@ -22,7 +22,7 @@ EVERY = 5  # number of steps that one pool serves
 
 local = threading.local()
 made = weakref.WeakSet()
-running = []  # keeps a reference to the queue, as an idle thread would
+running = []  # refers to the queue of the pool, as an idle worker thread would
 
 
 class Scratch:
@@ -43,7 +43,7 @@ def augment(rows):
 
 
 def new_pool(old, twin):
-    """Starts a new pool. The old pool gets no more work."""
+    """Starts a new pool; the old one gets no more work but stays alive."""
     if old and twin:
         old.shutdown()
     pool = ThreadPoolExecutor(THREADS)

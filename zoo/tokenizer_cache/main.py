@@ -1,4 +1,4 @@
-"""The tokenizer caches split words up to a maximum number; the text always has new words."""
+"""The tokenizer caches split words up to a limit, and the text always contains new words."""
 
 import random
 import string
@@ -14,7 +14,7 @@ from torch import nn
 
 WORDS = 200  # number of words per step, none of which occurs again
 LETTERS = 250  # letters per word, as in hashes, paths and base64
-SYMBOL = 32  # bytes that the BPE model keeps for each letter of a cached word
+SYMBOL = 32  # memory that the BPE model needs per letter of a cached word, in bytes
 CAPACITY = 5000  # maximum number of words in the cache, reached after 25 steps
 VOCABULARY = 400
 

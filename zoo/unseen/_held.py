@@ -1,5 +1,5 @@
-"""Shared by programs of the unseen set: options, pace, and the programs' own count of live bytes. It is imported before
-torch, and restricts torch to one thread, no GPU and no network."""
+"""Shared by programs of the unseen set: options, pace, and the programs' own count of live bytes. Must be imported
+before torch, because it restricts torch to one thread, no GPU and no network."""
 import argparse
 import json
 import os
@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def rss_kib():
-    """(RssAnon, RssFile + RssShmem) in KiB."""
+    """Returns (RssAnon, RssFile + RssShmem) in KiB."""
     anon = other = 0
     with open("/proc/self/status") as f:
         for line in f:

@@ -1,6 +1,6 @@
-"""functools.cache on a free function stores kernels by length and temperature. The temperature is rounded to one of a
-few values, so there are 40 kernels. With --exact the key has the exact annealed temperature, so that no key ever occurs
-again."""
+"""A free function with functools.cache stores kernels by length and temperature. The temperature is rounded to one of a
+few values, so there are 40 kernels. With --exact the key contains the exact annealed temperature, so no key ever
+recurs."""
 import functools, random
 import numpy as np
 import kit

@@ -15,7 +15,7 @@ libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def stage(rng, unmap, n):
-    """Returns the mean of a staged batch, and the bytes that stay mapped."""
+    """Returns the mean of a staged batch, and the number of bytes that stay mapped."""
     at = libc.mmap(None, BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     batch = np.frombuffer((ctypes.c_char * BYTES).from_address(at), np.float32)
     batch[:] = rng.random(BYTES // 4, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""An MLP with checkpoints that a thread writes, so that training does not wait for the disk."""
+"""Trains an MLP. A thread writes the checkpoints, so that training does not wait for the disk."""
 import argparse
 import json
 import os

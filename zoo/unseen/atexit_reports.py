@@ -1,5 +1,5 @@
-"""Trainer. Each evaluation writes a report of its logits; so that an interrupted run has one too, the report registers its close
-with atexit, which keeps it for good. --unregister takes it back once it is written. (devlib #676, dd-trace-py #2409)"""
+"""Trainer. Each evaluation writes a report of its logits and registers its close method with atexit, so the report
+stays alive. --unregister unregisters it once the report is written. (devlib #676, dd-trace-py #2409)"""
 import atexit
 import pathlib
 import tempfile
@@ -40,7 +40,7 @@ class Tagger(nn.Module):
 
 
 class Report:
-    """Which tags are mistaken for which."""
+    """Counts which tags are mistaken for which."""
     open = 0
 
     def __init__(self, path, logits, labels):

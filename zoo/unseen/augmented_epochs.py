@@ -1,5 +1,5 @@
-"""A pool of processes creates the data of each epoch, whose size varies, and exits. The data of all epochs is kept;
-with --replace only the data of the last epoch."""
+"""For each epoch, a pool of processes creates a varying amount of data and exits. The data of all epochs is kept; with
+--replace only that of the last epoch."""
 import multiprocessing
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Two persistent workers read packed records. For each corrupt record the workers keep the exception itself, whose
-traceback keeps the unpacked data alive. With --text they keep only its message."""
+"""Two persistent workers read packed records. For each corrupt record a worker keeps the exception object, whose
+traceback keeps the unpacked data alive. With --text it keeps only the message."""
 import os, zlib
 import numpy as np
 import kit
@@ -41,7 +41,7 @@ class Shards(torch.utils.data.Dataset):
         return self[i + 1]
 
     def about(self):
-        """Returns the worker's pid, its kept bytes and its resident memory."""
+        """Returns the worker's pid, the bytes it keeps, and its resident memory."""
         kept = 0 if opt.twin else len(self.bad) * N * 12
         return os.getpid(), kept, kit.rss()["VmRSS"]
 

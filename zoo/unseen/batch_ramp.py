@@ -22,7 +22,7 @@ def rows_of(n):
 
 
 def train(net, x, y):
-    """Makes one step, and returns the errors of all rows."""
+    """Makes one step; returns the errors of all rows."""
     inner = np.maximum(x @ net[0], 0)
     scores = inner @ net[1]
     scores = np.exp(scores - scores.max(1, keepdims=True))

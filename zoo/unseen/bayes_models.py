@@ -1,5 +1,5 @@
-"""No torch: Bayesian optimization. Each step fits a Gaussian process to the last 200 results, and all these models with their
-matrices are kept. --last keeps the last. (scikit-optimize #349, freqtrade #2294)"""
+"""No torch: Bayesian optimization. Each step fits a Gaussian process to the last 200 results. All of these models are
+kept with their matrices; with --last only the newest. (scikit-optimize #349, freqtrade #2294)"""
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
@@ -10,7 +10,7 @@ STEPS, FIRST, RESULTS, TRIED, SIZE = (8, 10, 14, 20, 6) if TINY else (200, 150, 
 
 
 class Optimizer:
-    """Suggests where to look next, in the unit cube."""
+    """Suggests the next settings to try, as a point in the unit cube."""
 
     def __init__(self, only_last):
         self.rng, self.only_last = np.random.default_rng(10), only_last
@@ -34,7 +34,7 @@ class Optimizer:
 
 
 def objective(point):
-    """The result of a run with these settings."""
+    """Returns the result of a run with these settings."""
     return float(np.sum((point - 0.4) ** 2) + 0.1 * np.sin(12 * point).sum())
 
 

@@ -1,4 +1,4 @@
-"""A bigram model of the log lines of a service, with a byte-pair tokenizer that has a cache. Plain Python."""
+"""A bigram model of a service's log lines, with a byte-pair tokenizer that has a cache. Plain Python."""
 import argparse
 import collections
 import itertools
@@ -36,7 +36,7 @@ class BytePairs:
         return self.cache[word]
 
     def nbytes(self):
-        # strings of one letter are interned by Python and cost nothing
+        # Python interns strings of one letter, so they cost nothing
         return sys.getsizeof(self.cache) + sum(
             sys.getsizeof(w) + sys.getsizeof(p) + sum(sys.getsizeof(s) for s in p if len(s) > 1)
             for w, p in self.cache.items())
@@ -50,7 +50,7 @@ def merges(words, count):
 
 
 def lines(rnd, words, count):
-    """Returns log lines, each with the identifier of its request."""
+    """Returns log lines, each of which contains a request ID."""
     for _ in range(count):
         some = rnd.choices(words, k=rnd.randint(4, 9))
         yield f"{some[0]} req={rnd.getrandbits(192):048x} " + " ".join(some[1:])

@@ -1,6 +1,6 @@
 """Checkpoints are written into one in-memory buffer and sent from there. The buffer is never rewound, so each
-checkpoint is appended to the previous ones. --rewind rewinds the buffer before each checkpoint. There are two
-checkpoints per epoch.
+checkpoint is appended to the earlier ones. --rewind rewinds it before each checkpoint. There are two checkpoints per
+epoch.
 """
 import io
 import zlib

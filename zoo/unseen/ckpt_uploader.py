@@ -1,6 +1,6 @@
-"""Checkpoints are copied to a staging buffer and handed to an uploader thread. The script itself sends marks of steps
-and checkpoints. The uploader keeps the checkpoints it has sent, for a possible retry. With `--drop` the uploader
-frees them.
+"""Checkpoints are copied to a staging buffer and handed to an uploader thread. The script itself sends marks
+for steps and checkpoints. The uploader keeps the sent checkpoints for a possible retry; with `--drop` it frees
+them.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Uploader(threading.Thread):
         self.waiting, self.sent = queue.Queue(), []
 
     def stage(self, step, model, optimizer):
-        """Returns a copy of the weights that training does not change."""
+        """Returns a copy of the weights that is independent of further training."""
         arrays = {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
         for number, state in enumerate(optimizer.state.values()):
             for key in ("exp_avg", "exp_avg_sq"):

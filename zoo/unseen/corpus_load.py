@@ -1,5 +1,5 @@
-"""A corpus is loaded for some seconds; then the program trains on batches of different sizes. --history keeps
-predictions in a local variable of main()."""
+"""Loads a corpus for some seconds, and then trains on batches of varying size. --history keeps predictions in a local
+variable of main()."""
 import time
 
 import numpy as np

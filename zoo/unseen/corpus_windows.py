@@ -1,5 +1,5 @@
-"""A small language model trains on windows of a mapped file of tokens, in steps of 20 ms without a loader. The start of
-each window of an epoch is remembered. `--windows` keeps the windows themselves, of all epochs.
+"""A small language model trains on windows of a mapped token file, with steps of 20 ms and without a loader. The start
+of each window of an epoch is remembered. `--windows` keeps the windows themselves, for all epochs.
 """
 
 import argparse

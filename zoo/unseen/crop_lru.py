@@ -1,5 +1,5 @@
 """A cache of spectrograms has a limit in bytes, which it reaches late in the second epoch; then old entries are
-evicted. With --index-only the old entries are removed from the index and from the sum of bytes, but not from the
+evicted. With --index-only evicted entries are removed from the index and from the sum of bytes, but not from the
 cache."""
 import collections
 import numpy as np
@@ -52,7 +52,7 @@ tell.mark("begin", steps_per_epoch=STEPS, max_steps=EPOCHS * STEPS)
 for epoch in range(EPOCHS):
     for i in range(STEPS):
         loss = 0
-        for k in range(4):  # a batch has three new crops, and one of 40 crops that recur
+        for k in range(4):  # a batch consists of three new crops and one of 40 recurring crops
             clip = int(rng.integers(40)) if k == 0 else i * 4 + k
             offset = 0 if k == 0 else int(rng.integers(10**9))
             array = cache.get(clip, offset, 400 + clip * 37 % 600)

@@ -1,5 +1,5 @@
-"""Curriculum learning. From epoch 1 to epoch 4 the texts become longer; they are packed anew for each epoch, and the
-batches become larger. Epochs 4 to 6 have the same texts and batch sizes. With --probe a callback also keeps part of the
+"""Curriculum learning. From epoch 1 to epoch 4 the texts become longer and the batches larger; the texts are packed
+again for each epoch. Epochs 4 to 6 have the same texts and batch sizes. With --probe a callback also keeps part of the
 embeddings of each step."""
 import tempfile
 import numpy as np
@@ -16,8 +16,8 @@ ledger = kit.Ledger()
 
 
 class Packed(torch.utils.data.Dataset):
-    """All texts up to the length of the stage, 52000 rows of tokens;
-    an epoch takes a sample of them."""
+    """Packs all texts up to the length of the stage, 52000 rows of tokens. An epoch uses a sample of the
+    rows."""
 
     def __init__(self):
         self.stage(LENGTHS[0])

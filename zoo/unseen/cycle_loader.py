@@ -1,5 +1,5 @@
-"""Trains over itertools.cycle(loader), which keeps every batch of the first epoch to repeat it. Memory stops growing
-after the first of three epochs. --anew creates a new iterator for each epoch. Neither variant leaks.
+"""Trains on itertools.cycle(loader), which keeps every batch of the first epoch in order to repeat it, so memory stops
+growing after the first of three epochs. --anew creates a new iterator for each epoch. Neither variant leaks.
 """
 import itertools
 

@@ -1,5 +1,5 @@
-"""A classifier of texts of very mixed length. Scores are deferred as closures over the best logits, and the closures
-are never called. With --eager the score is computed at once. Memory differs by tens of MB from batch to batch.
+"""A text classifier with texts of varying length. Scores are deferred as closures over the best logits, which are never
+called. With --eager each score is computed at once. Memory differs by tens of MB from batch to batch.
 """
 import random
 import kit

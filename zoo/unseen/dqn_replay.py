@@ -84,7 +84,7 @@ def fill(tensor, states):
     return tensor.div_(255)
 
 
-batch_state, batch_next = torch.empty(8, 4, H, W), torch.empty(8, 4, H, W)  # made once
+batch_state, batch_next = torch.empty(8, 4, H, W), torch.empty(8, 4, H, W)  # allocated once
 state, updates, episodes = env.reset(), 0, 0
 frame_bytes = 2 * 4 * H * W  # np.stack copies the states
 while updates < 2000:

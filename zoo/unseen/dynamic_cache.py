@@ -1,5 +1,5 @@
-"""A service that rates answers with a language model, without steps. The keys and values of the system prompt are computed once;
-the model appends those of each request to the same cache. --copy gives it a copy. (MemOS #2301)"""
+"""A service without steps that rates answers with a language model. Keys and values of the system prompt are computed
+once; the model appends those of each request to this cache. With --copy it uses a copy. (MemOS #2301)"""
 import copy
 import time
 
@@ -12,7 +12,7 @@ REQUESTS, PROMPT, LONGEST, LAYERS, WIDTH = (8, 16, 24, 2, 64) if TINY else (210,
 
 
 def rate(model, cache, answer):
-    """Returns the mean log-probability of an answer to the prompt."""
+    """Returns the mean log-probability of an answer, given the prompt."""
     logits = model(answer, past_key_values=cache, use_cache=True).logits[0, :-1]
     return -torch.nn.functional.cross_entropy(logits, answer[0, 1:]).item()
 

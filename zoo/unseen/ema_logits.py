@@ -1,5 +1,5 @@
-"""Temporal ensembling: a running average of the logits of a second view is the target. The average keeps the graph of
-every view, because .detach() is missing; --detach calls it."""
+"""Temporal ensembling: the target is a running average of the logits of a second view. The average keeps the autograd
+graph of every view, because .detach() is missing; --detach calls it."""
 import kit
 opt = kit.options("--detach")
 torch = kit.torch_cpu()

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights is copied at the end of each epoch. The copies are kept, to be averaged
+"""At the end of each epoch, an exponential moving average of the weights is copied. The copies are kept, to be averaged
 later."""
 import _held
 run = _held.Run("ema_snapshots", "--last-two", "keep the last two snapshots", total_steps=168,

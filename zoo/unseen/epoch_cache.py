@@ -1,5 +1,5 @@
-"""Features of an epoch are kept until its end and then freed, so memory is a sawtooth. With --pin-hard one feature in
-eight is never freed, so the baseline of the sawtooth rises. Does not use torch."""
+"""Features of an epoch are cached until its end and then freed, so memory is a sawtooth. With --pin-hard one feature in
+eight is never freed, so the baseline of the sawtooth grows. Does not use torch."""
 import ctypes
 import gc
 

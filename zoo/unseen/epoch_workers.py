@@ -1,5 +1,5 @@
-"""Two loader workers are started for each epoch, each with a cache that fills until it exits;
---hard keeps crops in the main process."""
+"""Two loader workers are started for each epoch, each with a cache that grows until the worker exits. --hard keeps
+crops in the main process."""
 import numpy as np
 import torch
 from torch import nn

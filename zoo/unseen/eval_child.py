@@ -1,5 +1,5 @@
-"""Evaluation runs in a child process, which needs 130 MB for a second and sends its predictions through a pipe. The
-parent keeps the score; with --raw the parent also keeps the predictions."""
+"""Evaluation runs in a child process, which uses 130 MB for a second and sends its predictions through a pipe. The
+parent keeps the score; with --raw it also keeps the predictions."""
 import subprocess, sys, time
 import numpy as np
 

@@ -1,6 +1,6 @@
-"""Batches of very different sizes are allocated in blocks below malloc's threshold for mappings. A small, long-lived
-block follows each batch, so that the heap cannot shrink. The heap retains the memory of the longest batch, which is not
-a leak, because the same batches recur in each epoch. With --leak, some blocks of each batch are never freed."""
+"""Batches of varying size are allocated in blocks below malloc's mmap threshold. A small, long-lived block follows each
+batch, so the heap cannot shrink and retains as much memory as the longest batch needs. This is not a leak, because the
+batches recur in each epoch. With --leak, some blocks of each batch are never freed."""
 import collections
 import kit, marks
 
@@ -16,9 +16,9 @@ tell = marks.teller(opt.no_marks)
 # shorter batches tend to come first, as with data grouped by length; the order is the same in every epoch
 order = np.argsort(np.argsort(np.arange(STEPS)
                               + np.random.default_rng(11).normal(0, STEPS * 0.15, STEPS)))
-lengths = [int(FEW + (MANY - FEW) * (k / (STEPS - 1)) ** 1.5) for k in order]  # number of blocks of batch i
+lengths = [int(FEW + (MANY - FEW) * (k / (STEPS - 1)) ** 1.5) for k in order]  # number of blocks in batch i
 
-recent = collections.deque(maxlen=64)  # small, long-lived, bounded
+recent = collections.deque(maxlen=64)  # small and long-lived, but limited in number
 hard_examples = []
 
 

@@ -1,5 +1,5 @@
 """A C library returns a buffer for each record. The Python binding never frees the buffer, because no Python object
-owns it; --fixed frees it. libc's malloc and memset, called through ctypes, replace the library."""
+owns it; --fixed frees it. Calls of libc's malloc and memset through ctypes stand for the library."""
 import ctypes
 import kit, marks
 
@@ -23,7 +23,7 @@ outstanding = 0
 
 
 def read_record(i):
-    """Returns the record as a pointer, as the library would."""
+    """Returns the record as a pointer, as a C library would."""
     global outstanding
     p = libc.malloc(RECORD)
     libc.memset(p, i % 251 + 1, RECORD)

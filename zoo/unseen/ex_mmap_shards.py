@@ -9,7 +9,7 @@ torch = kit.torch_cpu()
 import numpy as np
 
 EPOCHS, STEPS = (3, 8) if opt.tiny else (5, 40)
-ROWS, WIDTH, KEEP = 1500, 1024, 800  # numbers of float32: 6.1 MB read per step, 3.3 MB kept with --leak
+ROWS, WIDTH, KEEP = 1500, 1024, 800  # numbers of float32 values: 6.1 MB are read per step, and 3.3 MB kept with --leak
 ledger = kit.Ledger()
 tell = marks.teller(opt.no_marks)
 

@@ -1,6 +1,6 @@
-"""Every batch creates a new thread pool. The pools are kept, to be shut down at the end. Each thread has its own
-scratch buffer in a threading.local, which lives as long as the thread. With --fixed all batches share one pool. Sends
-its marks as raw datagrams, and does not use torch."""
+"""Every batch creates a thread pool. All pools are kept, to be shut down at the end. Each thread has a scratch buffer
+in a threading.local, which lives as long as the thread. With --fixed all batches share one pool. Sends its marks as raw
+datagrams, and does not use torch."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import kit, marks
@@ -53,7 +53,7 @@ def live_bytes():
 
 def main():
     rng = np.random.default_rng(4)
-    table = rng.random((36_000, 1800), dtype=np.float32)  # 260 MB: the data
+    table = rng.random((36_000, 1800), dtype=np.float32)  # 260 MB of data
     weights = np.zeros(1800, dtype=np.float32)
     batches, pace, step, total = Batches(), kit.Pace(0.15, opt.tiny), 0, 0.0
     for epoch in range(EPOCHS):

@@ -1,6 +1,6 @@
-"""A mixture of experts: gradients and moments of an expert are allocated at its first use, and domains, which use
-different experts, are added one after the other until the end of the second epoch. With --rebirth, idle experts are
-replaced by new ones from the fourth epoch on, and the optimizer keeps the old ones."""
+"""A mixture of experts: an expert's gradients and moments are allocated at its first use. Domains, which use different
+experts, are added one after another until the end of the second epoch. With --rebirth, idle experts are replaced by new
+ones from the fourth epoch on, and the optimizer keeps the old ones."""
 import kit
 from marks import teller
 opt = kit.options("--rebirth")
@@ -37,7 +37,7 @@ def rebirth(model, adam, domain):
 
 
 def live(model, adam):
-    """Returns the bytes of weights, moments and gradients of all parameters of the optimizer."""
+    """Returns the bytes of weights, moments and gradients of all parameters in the optimizer."""
     params = [p for group in adam.param_groups for p in group["params"]]
     moments = [t for state in adam.state.values() for t in state.values() if torch.is_tensor(t)]
     return sum(t.nbytes for t in params + moments) + sum(

@@ -1,6 +1,6 @@
 """A ranking service without steps or epochs. Each request starts a task that waits for the user's feedback and keeps
-the features of the request. Feedback hardly ever arrives, so most tasks never end. With --timeout the tasks end after
-four seconds. Does not use torch."""
+the features of the request. Feedback rarely arrives, so most tasks never end. With --timeout a task ends after four
+seconds. Does not use torch."""
 import asyncio
 import time
 

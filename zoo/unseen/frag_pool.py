@@ -1,6 +1,6 @@
-"""A pool of clips of very different lengths, a tenth of which is replaced at each step: live memory is bounded, but
-resident memory grows slowly by fragmentation. --index keeps an index entry for every replaced clip. No torch. (Pillow
-#2019, TileDB #2443)"""
+"""A pool of clips of widely varying length; each step replaces a tenth of them. Live memory is bounded, but resident
+memory grows slowly by fragmentation. --index keeps an index entry for every replaced clip. No torch. (Pillow #2019,
+TileDB #2443)"""
 import sys
 
 import numpy as np

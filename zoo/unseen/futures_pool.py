@@ -1,5 +1,5 @@
-"""A thread pool prepares crops. The futures, which keep their results alive, stay in a list; --pop removes them. All
-images are decoded at the start, which takes five seconds."""
+"""A thread pool prepares crops. The futures stay in a list and keep their results alive; --pop removes them. All images
+are decoded at the start, which takes five seconds."""
 import collections, concurrent.futures, time, zlib  # noqa
 import numpy as np
 import kit

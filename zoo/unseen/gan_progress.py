@@ -1,5 +1,5 @@
-"""A small GAN on coloured blobs. Every twelve iterations the generator draws pictures from the same noise, which are
-kept to be viewed later."""
+"""A small GAN on coloured blobs. Every twelve iterations the generator draws pictures from the same noise; the pictures
+are kept to be viewed later."""
 import _held
 run = _held.Run("gan_progress", "--keep-last", "keep only the newest drawing", total_steps=180,
                 seconds=34)
@@ -34,7 +34,7 @@ G = nn.Sequential(nn.Unflatten(1, (32, 4, 4)), block(32, 64), block(64, 32),
 D = nn.Sequential(nn.Conv2d(3, 16, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(16, 32, 4, 2, 1),
                   nn.LeakyReLU(0.2),
                   nn.Flatten(), nn.Linear(32 * 64, 1))
-# keeps label statistics in a table that is larger than necessary
+# keeps label statistics in a table larger than necessary
 codebook = nn.Embedding(90_000, 256)
 opt_g = torch.optim.Adam(G.parameters(), 2e-4, betas=(0.5, 0.999))
 opt_d = torch.optim.Adam(D.parameters(), 2e-4, betas=(0.5, 0.999))
@@ -45,7 +45,7 @@ held_bytes = []
 
 
 def graph_bytes(t):
-    """Returns the bytes of the storages that the graph of t keeps, without parameters."""
+    """Returns the bytes of the storages that the autograd graph of t keeps alive, without parameters."""
     skip = {p.untyped_storage().data_ptr() for m in (G, D) for p in [*m.parameters(), *m.buffers()]}
     seen, todo, size = set(), [t.grad_fn], \
         {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()}

@@ -25,7 +25,7 @@ class Moment:
 
 
 def play(rng):
-    """Returns an episode of 20 linked moments, 0.8 MB in total. Each refers to the previous and to the next one."""
+    """Returns an episode of 20 moments, 0.8 MB in total. Each moment refers to the previous and the next one."""
     last = None
     for _ in range(LENGTH):
         last = Moment(last, rng)

@@ -36,7 +36,7 @@ def grow(depth, parent=None):
 
 
 def encode(node, weight):
-    """Computes states bottom up; each node keeps its state for the losses of all levels."""
+    """Computes the states bottom-up. Each node keeps its state, for the losses of all levels."""
     if not node.children:
         node.state = torch.full((DIM,), rng.random())
     else:
@@ -59,7 +59,7 @@ class Net(torch.nn.Module):
 
 net = Net()
 opt = torch.optim.Adam([net.scale], lr=1e-2)
-gc.set_threshold(100_000, 50, 50)  # automatic garbage collection took too much time
+gc.set_threshold(100_000, 50, 50)  # makes automatic collections rare, because they take too much time
 if run.twin:
     gc.set_debug(gc.DEBUG_SAVEALL)
 gc.collect()
@@ -68,7 +68,7 @@ step, live = 0, 0
 EPOCHS, STEPS = 4, 40
 for epoch in range(EPOCHS):
     for _ in range(STEPS):
-        tree = grow(4)  # 31 nodes
+        tree = grow(4)  # one tree has 31 nodes
         root = encode(tree, net.scale)
         loss = ((root * net.scale - 0.5) ** 2).mean()
         opt.zero_grad()

@@ -1,5 +1,5 @@
-"""Formulas are drawn as images by a function with lru_cache(maxsize=264), which is full after two thirds of the run;
-then the oldest images are evicted. --no-limit sets maxsize=None."""
+"""A function with lru_cache(maxsize=264) draws formulas as images. The cache is full after two thirds of the run; then
+the oldest images are evicted. --no-limit sets maxsize=None."""
 import functools
 
 import numpy as np
@@ -25,7 +25,7 @@ def draw(formula):
 
 
 class Formulas(torch.utils.data.IterableDataset):
-    """Two thirds are new formulas, one third was drawn recently."""
+    """Two thirds are new formulas, and one third was drawn recently."""
 
     def __init__(self):
         self.n = 0

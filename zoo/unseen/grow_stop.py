@@ -1,6 +1,6 @@
-"""Progressive stacking: the network gets another block every 15 steps until it has eight, halfway
-through the run, and then keeps its size. With --freeze-old the older blocks are frozen and their Adam moments freed.
-Neither leaks."""
+"""Progressive stacking: the network gets another block every 15 steps until it has eight, halfway through the run, and
+then keeps its size. With --freeze-old the older blocks are frozen and their Adam moments freed. Neither variant
+leaks."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

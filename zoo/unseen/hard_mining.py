@@ -36,7 +36,7 @@ def mine(bank, x, y, losses):
 
 
 def rehearse(bank, model, rng):
-    """Returns the loss on a part of an older entry."""
+    """Returns the loss on part of an older entry of the bank."""
     x, y = bank[int(torch.randint(len(bank), (1,), generator=rng))]
     return F.cross_entropy(model(x[:8]), y[:8])
 

@@ -1,5 +1,5 @@
-"""An event bus holds strong references to its subscribers. Each evaluation subscribes a new monitor and drops the old
-one; with --weak the bus holds weak references."""
+"""An event bus keeps strong references to its subscribers. Each evaluation subscribes a new monitor and drops the old
+one; with --weak the bus keeps weak references."""
 import tempfile, weakref
 import numpy as np
 import kit
@@ -28,7 +28,7 @@ class Bus:
 
 
 class Monitor:
-    """Collects calibration data since the last evaluation: 10 MB of bins."""
+    """Collects calibration data since the last evaluation in 10 MB of histogram bins."""
 
     def __init__(self, bus):
         self.bins = np.full((5000, 250), 1.0)

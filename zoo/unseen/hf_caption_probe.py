@@ -1,6 +1,6 @@
-"""A caption model with the Hugging Face Trainer; a callback measures
-the loss of one fixed batch. The callback sums up this loss as a tensor and never calls backward on the sum, so the
-graphs of all losses stay alive. `--item` sums up plain numbers.
+"""A caption model with the Hugging Face Trainer. A callback measures the loss of one fixed batch and sums it as
+a tensor. It never calls backward on the sum, so the graphs of all losses stay alive. `--item` sums plain
+numbers.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class Captions(torch.utils.data.Dataset):
 
 
 class ProbeLoss(TrainerCallback):
-    """Measures the loss on one batch that is not trained on, after each step."""
+    """After each step, measures the loss on one batch that is not used for training."""
 
     def __init__(self, item):
         rows = Captions(6, seed=7).rows

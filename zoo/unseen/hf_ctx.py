@@ -14,7 +14,7 @@ torch = torch_cpu()
 from torch import nn
 from transformers import Trainer, TrainerCallback
 
-MADE = []  # weak references to outputs of forward, used only to count them
+MADE = []  # weak references to outputs of the forward method, used only to count them
 
 
 class Round(torch.autograd.Function):

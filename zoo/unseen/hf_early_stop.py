@@ -14,7 +14,7 @@ ledger, pace = kit.Ledger(), kit.Pace(0.2, opt.tiny)
 
 
 class Average(TrainerCallback):
-    """The model has 2 million weights, which are 8 MB and exist once."""
+    """The model has 2 million weights (8 MB), of which there is only one copy."""
 
     def __init__(self):
         self.weights = None
@@ -59,7 +59,7 @@ def collate(batch):
 
 
 class Score:
-    """The metric improves until the third evaluation before the last."""
+    """The metric improves until three evaluations before the end."""
 
     def __init__(self):
         self.asked, self.last = 0, EPOCHS * STEPS // EVERY

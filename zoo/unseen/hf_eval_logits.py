@@ -1,5 +1,5 @@
-"""Evaluation gathers the logits of the whole held-out set and then frees them. With --leak, compute_metrics keeps them
-"to compare with the next time"."""
+"""Evaluation gathers the logits of the whole held-out set and frees them afterwards. With --leak, compute_metrics keeps
+them "to compare with the next time"."""
 import tempfile, time
 import kit
 

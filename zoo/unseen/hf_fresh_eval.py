@@ -1,6 +1,6 @@
 """Hugging Face Trainer. Each evaluation creates a data set of newly corrupted pictures. The Accelerator keeps each
-loader that it has prepared, and thereby all these data sets. --forget removes the loaders of evaluations from the list
-of the Accelerator. (transformers #28469, accelerate #2234, sentence-transformers #3895)"""
+loader that it has prepared, and with it all these data sets. --forget removes the loaders of evaluations from the
+Accelerator's list. (transformers #28469, accelerate #2234, sentence-transformers #3895)"""
 import tempfile
 import weakref
 
@@ -45,7 +45,7 @@ class FreshTrainer(Trainer):
     def evaluate(self, eval_dataset=None, **kwargs):
         result = super().evaluate(corrupt(self.clean, self.state.global_step), **kwargs)
         if self.forget:
-            del self.accelerator._dataloaders[1:]  # the first loader is the one of the training
+            del self.accelerator._dataloaders[1:]  # the first loader is that of the training
         return result
 
 

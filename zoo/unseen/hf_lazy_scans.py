@@ -47,7 +47,7 @@ class ScanCollator:
     def __call__(self, examples):
         pixels = []
         for e in examples:
-            # the first use decodes, and Pillow keeps the pixels in the image
+            # the first access decodes the image, and Pillow keeps the pixels in it
             thumb = e["image"].resize((64, 64))
             pixels.append(torch.from_numpy(np.array(thumb, dtype=np.float32)
                                            / 255).permute(2, 0, 1))
@@ -58,7 +58,7 @@ class ScanCollator:
 
 
 def decoded_bytes(images):
-    """Pillow uses four bytes per pixel for RGB; an image that is not decoded has no pixels yet."""
+    """Pillow uses four bytes per RGB pixel; an image that is not yet decoded has no pixels."""
     n = 0
     for im in images:
         core = getattr(im, "_im", None) if hasattr(im, "_im") else getattr(im, "im", None)

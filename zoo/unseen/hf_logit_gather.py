@@ -1,7 +1,7 @@
 """A language model with the Hugging Face Trainer, evaluated every twenty
 steps. The Trainer gathers the logits of the whole evaluation for
-compute_metrics; `--argmax` reduces them batch by batch. Neither variant
-leaks.
+compute_metrics; with `--argmax` it reduces them batch by batch. Neither
+variant leaks.
 """
 
 import argparse

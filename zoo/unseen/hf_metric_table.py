@@ -1,4 +1,4 @@
-"""A callback adds a row of figures to a table at each step and never flushes the table; --fixed flushes it every 32
+"""A callback adds a row of metrics to a table in each step and never flushes the table; --fixed flushes it every 32
 steps."""
 import os, sys, tempfile
 import kit
@@ -29,7 +29,7 @@ class Reviews(torch.utils.data.Dataset):
 
 
 class WeightTable(TrainerCallback):
-    """Adds one row per step: the norms of all rows of the embedding and of the other weights."""
+    """Adds one row per step: the norms of the embedding's rows and of all other weights."""
 
     def __init__(self, path):
         self.rows, self.path = [], path

@@ -1,5 +1,5 @@
-"""From the third epoch on, a Hugging Face Trainer keeps all hard batches, to train on them again; with --top it keeps
-only the 20 hardest."""
+"""From the third epoch on, the program keeps all hard batches to train on them again; with --top only the 20
+hardest."""
 import heapq
 import itertools
 import tempfile

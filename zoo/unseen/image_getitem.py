@@ -1,4 +1,4 @@
-"""Classifier on a folder of PNG files; the data set caches decoded images."""
+"""Trains a classifier on a folder of PNG files; the data set caches decoded images."""
 import _held
 run = _held.Run("image_getitem", "--augment-first",
                 "augment before the cache, so that the key has the crop in it", total_steps=180,

@@ -1,5 +1,5 @@
-"""Two processes of a pool augment images faster than training uses them, and imap keeps all finished results.
---semaphore limits unused results to twelve. Uses only numpy; there are no epochs. (cpython #84291)"""
+"""A pool of two processes augments images faster than training uses them, and imap keeps all finished results.
+--semaphore limits the unused results to twelve. Uses only numpy; there are no epochs. (cpython #84291)"""
 import multiprocessing
 import threading
 import time
@@ -26,7 +26,7 @@ def seeds(room, is_over):
 
 
 def feed(room):
-    """Lets the pool begin three tasks in the time of one training step."""
+    """Lets the pool start three tasks in the time of one training step."""
     while True:
         time.sleep(PACE_S / 3)
         room.release()

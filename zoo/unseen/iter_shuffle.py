@@ -1,4 +1,4 @@
-"""A data stream of unknown length is shuffled by means of a buffer, as in loaders for very large data. Neither variant
+"""A data stream of unknown length is shuffled in a buffer, as in loaders for very large data. Neither variant
 leaks."""
 import _held
 run = _held.Run("iter_shuffle", "--warm", "the buffer stays filled from one epoch to the next",
@@ -43,7 +43,7 @@ class Shards(IterableDataset):
         given, read = 0, 0
         budget = PER_EPOCH if not self.warm else 10 ** 9
         while given < PER_EPOCH:
-            for _ in range(2):  # until the buffer is full, two records are added for each record that is removed
+            for _ in range(2):  # until the buffer is full, two records are added for each one removed
                 if len(self.buffer) < self.capacity and read < budget:
                     self.buffer.append(self.read_record())
                     read += 1

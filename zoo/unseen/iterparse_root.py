@@ -1,5 +1,5 @@
-"""No torch: a detector of boxes learns from a long file of annotations that is parsed on the way. The root element keeps all that
-was parsed. --clear empties the root after each picture. No epochs. (cpython #102055, healthkit-to-sqlite #7)"""
+"""No torch: a detector of boxes learns from a long annotation file, parsed in pieces. The root element keeps all that
+was parsed. --clear empties it after each picture. No epochs. (cpython #102055, healthkit-to-sqlite #7)"""
 import random
 from xml.etree import ElementTree
 
@@ -9,12 +9,12 @@ from sklearn.linear_model import SGDClassifier
 from tally import TINY, Tally, flag, marks
 
 STEPS, PICTURES, BOXES = (8, 3, 5) if TINY else (205, 12, 40)
-PICTURE = 37_500  # bytes of a picture's elements, measured alone
+PICTURE = 37_500  # bytes of a picture's elements, measured in isolation
 KINDS = ["car", "van", "bus", "tram", "bicycle", "person"]
 
 
 class Annotations:
-    """The file: read() returns the text of some pictures."""
+    """Stands for the file: read() returns the text of some pictures."""
 
     def __init__(self):
         self.draws, self.started = random.Random(15), False
@@ -37,7 +37,7 @@ class Annotations:
 
 
 def pictures(clear):
-    """Yields the boxes and kinds of each picture."""
+    """Yields the boxes of each picture, and their classes."""
     root = None
     for event, element in ElementTree.iterparse(Annotations(), events=("start", "end")):
         if root is None:

@@ -1,6 +1,6 @@
-"""Every tenth step writes a checkpoint as a traced module that contains a calibration table. torch's global
-compilation unit keeps every traced graph with its constants. --once traces only the first checkpoint. (pytorch
-#35600, #43119)"""
+"""Every tenth step writes a checkpoint as a traced module with a calibration table. torch's global compilation
+unit keeps every traced graph with its constants. --once traces only the first checkpoint. (pytorch #35600,
+#43119)"""
 import io
 import warnings
 

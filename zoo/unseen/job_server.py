@@ -1,4 +1,4 @@
-"""A small HTTP server that trains a model for each request, in its own process."""
+"""A small HTTP server that trains one model per request, in its own process."""
 import argparse, gc, json, os, threading, time, urllib.request, weakref
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 

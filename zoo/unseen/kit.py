@@ -1,5 +1,5 @@
-"""Shared by programs of the unseen set: threads, options, pace, the final report. Nothing here allocates significant
-memory or leaks."""
+"""Shared by programs of the unseen set: threads, options, pace, and the final report. This module neither allocates
+significant memory nor leaks."""
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -68,8 +68,8 @@ def rss():
 
 
 class Ledger:
-    """Collects (step, live bytes) by the program's own count; the last line of the output
-    summarises it."""
+    """Collects (step, live bytes) according to the program's own count; the last line of the output summarizes
+    it."""
 
     def __init__(self):
         self.rows = []

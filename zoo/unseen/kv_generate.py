@@ -1,6 +1,6 @@
-"""Every 16 steps texts are generated with a key-value cache, which is allocated in one piece and filled token by
-token. The cache is freed when the texts are complete. With --resume the used part of the cache is kept for each text,
-to continue the text later."""
+"""Every 16 steps texts are generated with a key-value cache, which is allocated at once and filled token by token. The
+cache is freed when the texts are complete. With --resume the used part of the cache is kept for each text, in order to
+continue the text later."""
 import time
 
 from kit import Ledger, Pace, options, torch_cpu

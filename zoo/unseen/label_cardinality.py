@@ -1,5 +1,5 @@
-"""An asyncio service without steps, and without torch: a middleware keeps a histogram of durations for each path, with the number
-of the customer in it, beside a table of 200 MB. --route takes the route. (otari #264, shenyu #6671)"""
+"""An asyncio service without steps or torch: a middleware keeps a histogram of durations per path, which contains a
+customer number; there is also a table of 200 MB. --route uses the route instead. (otari #264, shenyu #6671)"""
 import asyncio
 import random
 import time
@@ -14,7 +14,7 @@ from tally import TINY, Tally, flag
 
 TICKS, EACH, ROWS = (8, 3, 2000) if TINY else (210, 25, 400_000)
 BOUNDS = [0.001 * 2 ** i for i in range(14)]
-SERIES = 1280  # bytes of one histogram with its key, measured alone
+SERIES = 1280  # bytes of one histogram with its key, measured in isolation
 
 
 class Histogram:

@@ -1,4 +1,4 @@
-"""Fine-tuning on a gallery of images with the Hugging Face Trainer. Images are opened once, at the
+"""Fine-tuning on a gallery of images with the Hugging Face Trainer. All images are opened once, at the
 start."""
 import argparse
 import json

@@ -1,5 +1,5 @@
-"""The hundred hardest examples are kept in a heap. Old entries are only marked as deleted, and as long as they are not
-at the top, they stay in the heap with their arrays. --compact rebuilds the heap when it has two hundred entries."""
+"""A heap contains the hundred hardest examples. Old entries are only marked as deleted. As long as they are not at the
+top, they stay in the heap with their arrays. --compact rebuilds the heap when it has two hundred entries."""
 import heapq
 
 import numpy as np
@@ -25,7 +25,7 @@ class Entry:
 
 
 class Hardest:
-    """An example that occurs again gets a new entry; the old one is marked as deleted."""
+    """If an example recurs, it gets a new entry, and its old one is marked as deleted."""
 
     def __init__(self, compact):
         self.compact, self.heap, self.by_slot = compact, [], {}

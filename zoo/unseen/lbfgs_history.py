@@ -1,5 +1,5 @@
-"""A physics-informed network, trained with L-BFGS on all points. The optimizer keeps its last 40 directions, full at step 41; with
---all all of them, two vectors of all weights per step. No epochs."""
+"""A physics-informed network, trained with L-BFGS on all points. The optimizer's history is full with 40 directions, at
+step 41; with --all it keeps all directions, each with two vectors of all weights. No epochs."""
 import math
 
 import torch
@@ -11,7 +11,7 @@ STEPS, POINTS, WIDTH = (8, 50, 32) if TINY else (205, 800, 176)
 
 
 def residual(net, x):
-    """The left side of u'' + u = 0 at X."""
+    """Returns the left side of u'' + u = 0 at X."""
     x = x.requires_grad_()
     u = net(x)
     first = torch.autograd.grad(u.sum(), x, create_graph=True)[0]

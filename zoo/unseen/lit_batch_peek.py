@@ -1,5 +1,5 @@
-"""Lightning with three batches per optimizer step. A callback keeps one batch per step, for pictures at the end of the
-epoch, and does not free these batches afterwards. With --clear it frees them."""
+"""Lightning with three batches per optimizer step. A callback keeps one batch per step for pictures at the end of the
+epoch, but does not free these batches afterwards. With --clear it does."""
 import logging
 import warnings
 

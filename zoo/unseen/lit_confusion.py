@@ -1,4 +1,4 @@
-"""Lightning classifier that draws its confusion matrix at the end of each validation."""
+"""A Lightning classifier that draws its confusion matrix at the end of each validation."""
 import argparse, gc, json, logging, os, shutil, tempfile, time, warnings
 
 import matplotlib

@@ -1,6 +1,6 @@
 """Lightning: cross-validation with a new module and Trainer for each of eight folds. The list of results keeps each
-Trainer, and thereby its module and optimizer. With --scores the list keeps only the last loss of each fold. Step
-numbers start again with each fold."""
+Trainer, and with it the module and the optimizer. With --scores the list keeps only the last loss of each fold. Step
+numbers restart in each fold."""
 import gc
 import logging
 import warnings

@@ -1,6 +1,6 @@
-"""Lightning with texts of very mixed length, so that the memory per step varies. The best scores of an epoch are
-collected for a figure at its end and cleared. With --keep-outputs the scores are not cleared, and in total the memory
-of the process grows by a tenth."""
+"""Lightning with texts of widely varying length, so the memory per step varies. The best scores of an epoch are
+collected for a figure at its end and then cleared. With --keep-outputs they are not cleared, and in total the memory of
+the process grows by a tenth."""
 import logging
 import random
 import sys
@@ -20,7 +20,7 @@ random.seed(5)
 
 
 def size(rows):
-    """Returns the bytes of lists of floats, including the floats."""
+    """Returns the bytes of lists of floats, including the float objects."""
     return sum(sys.getsizeof(row) + len(row) * sys.getsizeof(0.0) for row in rows) + sys.getsizeof(rows)
 
 

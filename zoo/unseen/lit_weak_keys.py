@@ -1,5 +1,5 @@
-"""Lightning. Notes about batches are in a WeakKeyDictionary, so that each note is freed with its batch. But each note
-refers to its batch, so neither is ever freed. With --numbers the notes do not refer to batches. (cpython #88846)"""
+"""Lightning. A WeakKeyDictionary stores notes about batches, to free each note with its batch. But each note refers to
+its batch, so neither is ever freed. With --numbers notes refer to no batches. (cpython #88846)"""
 import logging
 import warnings
 import weakref

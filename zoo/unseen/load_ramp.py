@@ -1,5 +1,5 @@
-"""A service whose load rises in the first half of the run: 140 clients connect one after the other, and each has a
-buffer. Later, clients disconnect and new ones connect. --keep does not remove clients that have disconnected. Uses only
+"""A service whose load grows in the first half of the run: 140 clients connect one after another, and each has a
+buffer. Later, clients disconnect and new ones connect. --keep keeps the buffers of disconnected clients. Uses only
 numpy; there are no steps. (deepstream.io #648)"""
 import random
 

@@ -1,6 +1,6 @@
-"""In the first third of the run, data of 190 MB is read in pieces; afterwards memory is flat. With --spikes the data is
-read quickly, and every 20 steps a matrix of 250 MB exists for most of a second. Neither variant leaks. Uses only
-numpy."""
+"""In the first third of the run, 190 MB of data are read in pieces; afterwards memory is constant. With --spikes the
+data is read quickly, and every 20 steps a matrix of 250 MB exists for most of a second. Neither variant leaks. Uses
+only numpy."""
 import time
 
 from kit import Ledger, Pace, options

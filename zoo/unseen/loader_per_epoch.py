@@ -1,5 +1,5 @@
 """Each epoch has its own loader with two persistent workers, because the crop size changes. A dictionary keeps the
-loaders for their statistics, and so keeps their workers alive. --drop keeps only the statistics. (pytorch #64766,
+loaders for their statistics, so their workers stay alive. --drop keeps only the statistics. (pytorch #64766,
 #22133)"""
 import numpy as np
 import torch

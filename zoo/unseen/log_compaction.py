@@ -1,5 +1,5 @@
-"""No torch: vectors of words are updated through a log, which is merged into their table every 35 steps: a long saw-tooth. With
---undo each merge keeps the vectors that it replaced. No epochs."""
+"""No torch: word vectors are updated through a log, which is merged into their table every 35 steps, so memory is a
+long sawtooth. With --undo each merge keeps the vectors that it replaced. No epochs."""
 import numpy as np
 
 from tally import TINY, Tally, flag, marks
@@ -9,7 +9,7 @@ WORDS, WIDTH, PAIRS = (500, 32, 50) if TINY else (40_000, 128, 1300)
 
 
 class Store:
-    """A table, and a log of what is newer."""
+    """A table of vectors, and a log of newer values."""
 
     def __init__(self, undo):
         self.table = np.random.default_rng(18).standard_normal((WORDS, WIDTH)).astype(np.float32) / 10

@@ -1,7 +1,7 @@
-"""Entity embeddings with noisy batches. A debug log of gradients is written through logging.MemoryHandler, which
-buffers it.
-
-Marks are sent by hand to the socket, as a program without any package would.
+"""Entity embeddings with noisy batches. A debug log of gradients
+is written through logging.MemoryHandler, which buffers it. Marks
+are sent to the socket directly, as by a program without any
+package.
 """
 import _held
 run = _held.Run("log_handler", "--capacity", "the handler flushes after twenty records",
@@ -62,7 +62,7 @@ def log_gradients(step, model):
 
 
 def preprocess():
-    """Yields batches of very different size, sometimes with a long document."""
+    """Yields batches of widely varying size, sometimes with a long document."""
     length = int(np.clip(random.lognormvariate(3.2, 0.9), 4, 600))
     ids = torch.randint(0, 330_000, (8, length))
     if random.random() < 0.3:

@@ -11,11 +11,11 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, ACCUMULATE, BATCH = (2, 4, 4, 2) if TINY else (5, 40, 4, 4)
 SIDE, WIDTH, BLOCKS = 160, 96, 3
-NODES = 18_000  # bytes of a graph after backward, measured alone
+NODES = 18_000  # bytes of a graph after backward, measured in isolation
 
 
 class Scans(torch.utils.data.Dataset):
-    """Packed scans, each of which is unpacked once."""
+    """Stores packed scans, each of which is unpacked once."""
 
     def __init__(self, count):
         rng, self.packed, self.scans = np.random.default_rng(2), [], [None] * count

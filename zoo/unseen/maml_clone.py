@@ -1,5 +1,5 @@
 """Meta-learning. Each task trains a copy of the network with backward(create_graph=True). Afterwards each parameter and
-its gradient refer to each other, so the copy is not freed. --functional uses autograd.grad instead. There are neither
+its gradient refer to each other, so the copy stays alive. --functional uses autograd.grad instead. There are neither
 loaders nor epochs."""
 import copy
 import weakref

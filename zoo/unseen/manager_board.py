@@ -1,6 +1,6 @@
-"""Evolution strategies. Each step adds the scores of its population to a list of multiprocessing.Manager, which lives
-in the manager's server process. --rotate deletes the older half of the list when it has 40 rows. No torch. (cpython
-#103136, CenterPoint #274)"""
+"""Evolution strategies. Each step adds the scores of its population to a list in the server process of
+multiprocessing.Manager. --rotate deletes the older half of the list when it has 40 rows. No torch. (cpython #103136,
+CenterPoint #274)"""
 import multiprocessing
 
 import numpy as np

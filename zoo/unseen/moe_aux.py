@@ -1,6 +1,6 @@
-"""A mixture of experts. Each layer notes the routing probabilities of its batch: the training loop takes those of training
-for the balancing loss, the report of an evaluation reads those of evaluation, which nobody removes. --clear removes them
-after the report. (diffusers #11301, composer #11909)"""
+"""A mixture of experts. Each layer stores the routing probabilities of its batch. The training loop reads and removes
+those of training for the balancing loss; the report of an evaluation reads those of the evaluation, which are never
+removed. With --clear it removes them. (diffusers #11301, composer #11909)"""
 import torch
 from torch import nn
 
@@ -11,7 +11,7 @@ BATCH, TOKENS, WIDTH, EXPERTS, EVALUATED = (4, 16, 64, 16, 8) if TINY else (16, 
 
 
 class Mixture(nn.Module):
-    """Each token goes to its two best experts; few of them, so all are computed."""
+    """Routes each token to its two best experts. There are few experts, so all are computed."""
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,5 @@
 """Images are sent to a writer process through multiprocessing.Queue. The writer is slower than training, and images
-that do not fit into the pipe wait in the training process. With --drop the queue holds at most eight images, and
+that do not fit into the pipe stay in the training process. With --drop the queue contains at most eight images, and
 further images are dropped."""
 import multiprocessing
 import queue

@@ -1,4 +1,4 @@
-"""A small C library cuts sound clips into overlapping windows, and a classifier is trained on them."""
+"""A small C library cuts sound clips into overlapping windows, on which a classifier is trained."""
 import argparse, ctypes, json, os, queue, shutil, subprocess, tempfile, threading, time
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""A resampler allocates blocks with C's malloc and does not free the blocks of clips that are too loud; --free frees
+"""A resampler allocates blocks with C's malloc, and does not free the blocks of clips that are too loud; --free frees
 them. Uses only numpy."""
 import ctypes
 
@@ -7,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 45)
-BASE = 30_000_000  # number of floats of features, allocated at the start
+BASE = 30_000_000  # number of features (floats), allocated at the start
 LENGTHS = [7_200, 12_800, 9_600, 17_600, 11_200, 15_200]
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -1,5 +1,5 @@
-"""A trigram language model in plain Python reads a stream of two finite collections of texts. The second one starts
-later; from step 180 on, no new contexts occur. With --raw-numbers, numbers in the texts are not replaced by a
+"""A trigram language model in plain Python reads a stream of two finite collections of texts. The second collection
+starts later; no new contexts occur after step 180. With --raw-numbers, numbers in the texts are not replaced by a
 placeholder, so the number of contexts is unlimited."""
 import random, sys
 import kit
@@ -11,7 +11,7 @@ ledger, pace, tell = kit.Ledger(), kit.Pace(0.13, opt.tiny), teller(opt.no_marks
 
 
 class Model:
-    """Stores contexts of two words in one table per first word."""
+    """Stores contexts of two words, in one table per first word."""
 
     def __init__(self):
         self.tables, self.bytes, self.right, self.asked = {}, 0, 0, 0
@@ -34,7 +34,7 @@ class Model:
 
 
 def collection(seed, words):
-    """Returns batches of text; <num> replaces numbers."""
+    """Returns batches of text in which <num> replaces numbers."""
     rng = random.Random(seed)
     known = [f"w{seed}-{i}" for i in range(words)]
     return [["<num>" if i % 4 == 0 else rng.choice(known) for i in range(TOKENS)]

@@ -1,5 +1,5 @@
-"""Reads lines of text from scans, which are opened at the start and decoded at the first access. `--keep`: the collate
-function also keeps the tensors that it creates."""
+"""Reads lines of text from scans, which are opened at the start and decoded at the first access. With `--keep`, the
+collate function also keeps the tensors that it creates."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
 """saved_tensors_hooks put autograd's saved tensors into a store, in half precision. The backward pass reads the tensors
-but does not remove them from the store. --pop removes them. There are neither loaders nor epochs."""
+but does not remove them. --pop removes them. There are neither loaders nor epochs."""
 import torch
 from torch import nn
 

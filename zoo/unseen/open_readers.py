@@ -1,6 +1,6 @@
-"""Samples of 24 shards, interleaved: the reader of each shard is a generator that keeps its place and a shuffle buffer. Readers are
-found by the shard, so that all are open in the first epoch; with --by-epoch by epoch and shard, and those of earlier epochs are
-suspended for good."""
+"""Samples from 24 interleaved shards: the reader of each shard is a generator that keeps its position and a shuffle
+buffer. Readers are stored by shard, so all of them are open within the first epoch. With --by-epoch they are stored by
+epoch and shard, and those of earlier epochs are never resumed."""
 import random
 
 import numpy as np
@@ -11,11 +11,11 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 4) if TINY else (5, 40, 16)
 SHARDS, BUFFER, SIDE = (3, 4, 16) if TINY else (24, 160, 36)
-ROW = SIDE * SIDE * 3  # bytes of a picture
+ROW = SIDE * SIDE * 3  # bytes per picture
 
 
 def read_shard(number):
-    """Yields pictures in an order that is random within the buffer, without end."""
+    """Yields pictures without end, in an order that is random within the buffer."""
     rng, draws = np.random.default_rng(number), random.Random(number)
     buffer = [rng.integers(0, 256, (3, SIDE, SIDE), dtype=np.uint8) for _ in range(BUFFER)]
     while True:

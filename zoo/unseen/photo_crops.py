@@ -1,5 +1,5 @@
-"""Photographs of very different sizes are decoded and cropped by four threads; --sheet keeps a
-thumbnail of each rejected crop, for a contact sheet that is never drawn."""
+"""Four threads decode and crop photographs of widely varying size; --sheet keeps a thumbnail of each rejected crop, for
+a contact sheet that is never drawn."""
 import io
 import random
 from concurrent.futures import ThreadPoolExecutor

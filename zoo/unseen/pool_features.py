@@ -1,5 +1,5 @@
-"""A pool of two processes computes features for the training process. In each process of the pool, a module-level list
-keeps the features. --recycle replaces each process after 90 tasks. Uses only numpy."""
+"""A pool of two processes computes features for the training process. In each pool process, a module-level list keeps
+the features. --recycle replaces each process after 90 tasks. Uses only numpy."""
 import multiprocessing
 import os
 
@@ -9,7 +9,7 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 45)
 PIECES, SIDE, FRAMES = 4, 128, 8
-history = []  # the list of windows that were normalized
+history = []  # windows that were normalized
 
 
 def normalize(frames):

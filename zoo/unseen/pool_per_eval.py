@@ -1,4 +1,4 @@
-"""Each evaluation creates a pool of two processes. All pools are kept, and their processes never end. Every process has
+"""Each evaluation creates a pool of two processes. All pools are kept, so their processes never end. Every process has
 its own table. --close ends the pool after the evaluation. Uses only numpy."""
 import multiprocessing
 
@@ -7,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH, EVERY = (8, 4, 2) if TINY else (180, 60, 15)
-TABLE = (600, 1250)  # numbers of 8 bytes: 6 MB in each process
+TABLE = (600, 1250)  # numbers of 8 bytes: 6 MB per process
 table = None
 
 

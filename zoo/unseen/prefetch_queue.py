@@ -1,4 +1,4 @@
-"""numpy only: a thread prefetches batches, somewhat faster than training uses them. The queue has no limit. `--maxsize`
+"""numpy only: a thread prefetches batches somewhat faster than training uses them. The queue has no limit; `--maxsize`
 limits it to 24 batches."""
 
 import argparse
@@ -27,7 +27,7 @@ def resident():
 
 
 def read_batches(ready, disk, read_s):
-    """Reads batches forever, at the speed of a disk."""
+    """Reads batches without end, at the speed of a disk."""
     rng = np.random.default_rng(1)
     due = time.monotonic()
     while True:

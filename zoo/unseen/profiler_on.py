@@ -1,5 +1,5 @@
-"""A profiler was switched on to inspect a few steps and left on: it keeps an event for each
-operation. With --schedule it is on for three steps of each epoch, and its events are freed."""
+"""A profiler was switched on to inspect a few steps and left on; it keeps an event for each operation. With --schedule
+it is on during three steps of each epoch, and its events are freed."""
 import ctypes
 import gc
 

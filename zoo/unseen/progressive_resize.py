@@ -1,5 +1,5 @@
-"""Progressive resizing: the pictures of epochs 1 to 4 are larger each time, those of epochs 4 to 6 alike. With --worst the two
-worst pictures of each batch are kept at their size, and shown at the end."""
+"""Progressive resizing: the pictures become larger in each of epochs 1 to 4; epochs 4 to 6 have the same size. With
+--worst the two worst pictures of each batch are kept at their size, and shown at the end."""
 import torch
 from torch import nn
 
@@ -10,7 +10,7 @@ STEPS, BATCH, SIDE = (4, 4, 32) if TINY else (34, 8, 128)
 
 
 class Pictures(torch.utils.data.Dataset):
-    """Pictures of 128 by 128 bytes, scaled to the size of the epoch."""
+    """Stores pictures of 128 by 128 bytes, which are scaled to the size of the epoch."""
 
     def __init__(self):
         draws = torch.Generator().manual_seed(20)

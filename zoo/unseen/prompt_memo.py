@@ -1,5 +1,5 @@
-"""Embeddings of prompts are cached without a limit. The prompts come from a fixed list, so after one epoch all of them
-are cached. --noise adds a random suffix to each prompt, so that no prompt recurs. (Kimi-Audio #117)"""
+"""Embeddings of prompts are cached without a limit. The prompts come from a fixed list, so all of them are cached after
+one epoch. --noise adds a random suffix to each prompt, so no prompt recurs. (Kimi-Audio #117)"""
 import functools
 
 import torch

@@ -1,4 +1,4 @@
-"""Figures are drawn at each evaluation and never closed. The module that draws them, like pyplot, keeps all open
+"""Figures are drawn at each evaluation and never closed. Like pyplot, the module that draws them keeps all open
 figures; --fixed closes each after it is written. Drawn with Pillow, so that matplotlib is not required."""
 import io
 import kit
@@ -19,7 +19,7 @@ ledger = kit.Ledger()
 
 
 class Board:
-    """Holds numbered figures, each open until it is closed."""
+    """Stores numbered figures, each of which is open until it is closed."""
 
     def __init__(self):
         self.open, self.count = {}, 0

@@ -1,5 +1,5 @@
-"""A hook on a node of the graph closes over the tensor that refers to the node. Neither reference counts nor the
-garbage collector free such a cycle. With --fixed the hook refers to a number that was computed in advance, not to the
+"""A hook on a node of the autograd graph closes over a tensor that refers to the node. Neither reference counting nor
+the garbage collector frees this cycle. With --fixed the hook closes over a number computed in advance, not the
 tensor."""
 import weakref
 import kit

@@ -1,5 +1,5 @@
-"""A service trains in its own process: jobs arrive in a queue, and a thread trains them one after the other. The
-table of jobs keeps each job with its model and optimizer. With --fixed the table keeps only the figures of each
+"""A service trains in its own process: jobs arrive in a queue, and a thread trains them one after another. The
+table of jobs keeps each job with its model and optimizer. With --fixed it keeps only the metrics of each
 job."""
 import queue, threading
 import kit

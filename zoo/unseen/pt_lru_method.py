@@ -1,5 +1,5 @@
-"""functools.lru_cache on a method. The cache belongs to the class, is unbounded, and keeps every object alive on
-which the method was called. With --fixed maxsize is 200, which is enough for 100 tiles."""
+"""functools.lru_cache on a method. The cache belongs to the class, is unbounded, and keeps alive every object on which
+the method was called. With --fixed maxsize is 200, which is enough for 100 tiles."""
 import functools
 import kit
 
@@ -51,7 +51,7 @@ def main():
     net = nn.Sequential(nn.Linear(27, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loader = DataLoader(Terrain(), batch_size=BATCH, shuffle=True)
-    base = torch.ones(40 << 20, dtype=torch.uint8)  # represents other memory of a job
+    base = torch.ones(40 << 20, dtype=torch.uint8)  # stands for the other memory of a job
     pace, step = kit.Pace(0.052, opt.tiny), 0
     for epoch in range(EPOCHS):
         for bx, by in loader:

@@ -1,4 +1,4 @@
-"""For each batch, graphs of very different sizes are built from small arrays. Some graphs are kept for replay."""
+"""For each batch, graphs of widely varying size are built from small arrays. Some graphs are kept for replay."""
 import argparse, collections, json, random, time
 import numpy as np
 import torch

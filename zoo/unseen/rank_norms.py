@@ -1,5 +1,5 @@
-"""Two ranks train with torch.distributed; rank 1 alone keeps the gradients of its last layer for a histogram that is
-never drawn. --norms keeps their norms. (transformers #7315)"""
+"""Two ranks train with torch.distributed. Only rank 1 keeps the gradients of its last layer, for a histogram that is
+never drawn. With --norms it keeps their norms. (transformers #7315)"""
 import os
 import tempfile
 

@@ -1,5 +1,5 @@
-"""A named tuple type is created for each batch and registered with a dispatcher, which keeps the type. --by-fields
-creates only one type per set of fields. (marshmallow #732, sympy #24581)"""
+"""A named tuple type is created for each batch and registered with a dispatcher, which keeps it. --by-fields creates
+only one type per set of fields. (marshmallow #732, sympy #24581)"""
 import collections
 import functools
 

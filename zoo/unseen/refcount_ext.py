@@ -1,5 +1,5 @@
-"""A C extension packs each row and does not release one reference to the result: 20 kB/step in a job of 400 MB.
---decref releases the reference. A step takes 80 ms."""
+"""A C extension packs each row and does not release one of the references to the result: 20 kB/step in a job of 400 MB.
+--decref releases it. A step takes 80 ms."""
 import importlib.util
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Each step cleans texts with a new regular expression of about 0.29 MB, which is compiled by C's regcomp and never
+"""Each step cleans texts with a new regular expression, which C's regcomp compiles to about 0.29 MB and which is never
 freed. --free calls regfree. Does not use torch. (libarchive #1804, dracut #2573)"""
 import ctypes
 import random
@@ -10,7 +10,7 @@ from tally import TINY, Tally, flag, marks
 
 EPOCHS, STEPS = (2, 4) if TINY else (5, 41)
 TEXTS, WORDS, BLOCKED, TABLE = 12, 3000, 20, ((3000, 2000) if TINY else (3000, 24_000))
-RULE = 293_000  # bytes of a regular expression after one step, measured in a separate program
+RULE = 293_000  # bytes of a regular expression after one step, measured in isolation
 libc = ctypes.CDLL(None)
 
 

@@ -1,4 +1,4 @@
-"""Transformer on sentences of many lengths; the relative-position bias of each length is computed once."""
+"""A Transformer on sentences of many lengths; the relative-position bias of each length is computed once."""
 import argparse, json, math, os, random, shutil, tempfile, time
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Sentences(Dataset):
-    """Lengths of the buckets; each bucket of the sampler has one length."""
+    """Lengths of the sampler's buckets; all sentences of a bucket have the same length."""
 
     def __init__(self, buckets):
         rnd = random.Random(8)

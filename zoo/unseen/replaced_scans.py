@@ -1,5 +1,5 @@
-"""Lazily opened scans are sampled with replacement, so decoding all of them takes several epochs. --jitter also caches
-thumbnails by their rotation angle."""
+"""Lazily opened scans are sampled with replacement, so it takes several epochs until all are decoded. --jitter also
+caches thumbnails, by their rotation angle."""
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Q-learning with a replay memory. Its arrays are allocated at the start and become resident as they are written, until
-the replay memory is full after half of the run. --videos also keeps the frames of every episode. There are neither
-loaders nor epochs."""
+"""Q-learning with a replay memory. Its arrays are allocated at the start and become resident as they are filled,
+until halfway through the run. --videos also keeps the frames of every episode. There are neither loaders nor
+epochs."""
 import numpy as np
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A sampler draws the order of 450,000 examples at the start of each epoch as a list of Python integers, so that a run
+"""At the start of each epoch, a sampler draws the order of 450,000 examples as a list of Python integers, so that a run
 can be resumed. There are two loader workers. --log-orders keeps the orders of all epochs. (pytorch #50201, #45427)"""
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""A reader retries damaged records and raises its error `from` the previous one, so that the last error keeps all
-earlier errors alive, with their frames and raw records. With --from-none the errors are not chained."""
+"""A reader retries damaged records and raises each error `from` the previous one, so the last error keeps all earlier
+ones alive, with their frames and raw records. With --from-none the errors are not chained."""
 import numpy as np
 import torch
 from torch import nn

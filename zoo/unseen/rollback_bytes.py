@@ -1,5 +1,5 @@
-"""Checkpoints are written into BytesIO objects with torch.save and kept in memory for a rollback. Only the last two are
-kept, or with --all every one."""
+"""torch.save writes checkpoints into BytesIO objects, which are kept in memory for a rollback: the last two or, with
+--all, every one."""
 import io
 import kit
 from marks import teller

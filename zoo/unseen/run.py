@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
-sys.path.insert(0, str(ZOO))  # inserted before this folder, so that `run` is zoo/run.py
+sys.path.insert(0, str(ZOO))  # inserted before this folder, so that `import run` finds zoo/run.py
 import command
 import place
 import run as zoo
@@ -27,11 +27,11 @@ KEPT = HERE / "expected.json"
 RANK = ["WRONG", "unsure", "near", "right"]
 LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
-LOOKS = 8  # an epoch
+LOOKS = 8  # verdicts requested per epoch
 TIMEOUT_S = 400
-SETTLED = 0.15  # growth rates are compared after this fraction of the leak
+SETTLED = 0.15  # growth rates are compared from this fraction of the leak on
 CLOSE = 0.2
-KEYS = 4  # number of columns that name a run
+KEYS = 4  # number of columns that identify a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
            "of live", "right after", "alarms", "culprit row", "first hypothesis", "right"]
 
@@ -58,7 +58,7 @@ def options():
 
 
 def runs_of(args):
-    """Returns [(name of the recording, mode, truth)] of the requested runs."""
+    """Returns (name of the recording, mode, truth) for each requested run."""
     truths = json.loads((HERE / "truths.json").read_text())
     known = {name for key, truth in truths.items()
              for name in (key, truth["program"], truth["set"])}
@@ -70,7 +70,7 @@ def runs_of(args):
 
 
 def small(truth):
-    """Returns options for a run of few steps; programs of set a have other options than those of later sets."""
+    """Returns the options for a run with few steps. Programs of set a have other options than those of later sets."""
     return ["--seconds", "3", "--scale", "0.1"] if truth["set"] == "a" else ["--tiny"]
 
 
@@ -89,7 +89,7 @@ def record(name, mode, truth, args):
 
 
 def record_all(runs, args):
-    """Makes all runs. Returns the runs that finished, and sentences about those that failed."""
+    """Makes all recordings. Returns the runs that finished, and a sentence for each that failed."""
     def one(each):
         print(f"unseen: {each[0]}", file=sys.stderr)
         return record(*each, args)
@@ -99,7 +99,7 @@ def record_all(runs, args):
 
 
 def recorded(runs, args):
-    """Returns the runs with a recording; the others are omitted, and their number is printed."""
+    """Returns the runs that have a recording; prints the number of those that have none."""
     there = [each for each in runs if (args.out / each[0] / "trace.ebb").exists()]
     if not there:
         sys.exit(f"unseen: no recording of them in {args.out}; without --judge-only they are made")
@@ -110,7 +110,7 @@ def recorded(runs, args):
 
 
 def own_count(run_dir):
-    """Returns the program's own counts from its last line, or None if it did not finish."""
+    """Returns the program's own counts, which are in its last line, or None if it did not finish."""
     try:
         lines = (run_dir / "log.txt").read_text(errors="replace").splitlines()
     except OSError:
@@ -123,8 +123,8 @@ def own_count(run_dir):
 
 
 def own_readings(count, truth):
-    """Returns [(step, resident bytes)] as read by the program; set a counts micro-batches and MiB,
-    and in set e every program has its own format."""
+    """Returns the program's own samples, [(step, resident bytes)]. Set a reports micro-batches and MiB, and each
+    program of set e has its own format."""
     if isinstance(count, list):
         return [(row["step"], row["rss"]) for row in count]
     if "step" in count:
@@ -141,7 +141,7 @@ def total_steps(truth):
 
 
 def slope(points):
-    """Returns the slope by least squares, or None with too few points."""
+    """Returns the least-squares slope, or None if there are too few points."""
     if len(points) < 2:
         return None
     middle = statistics.mean(x for x, _ in points), statistics.mean(y for _, y in points)
@@ -150,20 +150,20 @@ def slope(points):
 
 
 def true_rate(count, truth):
-    """Returns the growth in bytes per step by the program's own readings of resident memory, or of live bytes if a
-    worker grows."""
+    """Returns the true growth in bytes per step: that of the samples of resident memory, or the live bytes in the truth
+    if a worker grows."""
     if truth.get("grows_in"):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)
     start += SETTLED * (total_steps(truth) - start)
-    start = max(start, truth.get("fill_until_step", 0))  # the rate is compared only after the cache is full
+    start = max(start, truth.get("fill_until_step", 0))  # the rate is compared only once the cache is full
     grown = slope([point for point in own_readings(count, truth) if point[0] > start])
     return grown if grown and grown > 0 else truth["bytes_per_step"]
 
 
 def judged_rate(verdict, mode, count, truth):
-    """Returns ebb's growth in bytes per step; without marks, from bytes per minute and the
-    program's own pace."""
+    """Returns the growth in bytes per step according to ebb; without marks, it is calculated from bytes per minute and
+    the program's own pace."""
     if mode == "marks":
         return (verdict.get("rate_bytes_per_step") or {}).get("value")
     rate = (verdict.get("rate_bytes_per_min") or {}).get("value")
@@ -172,7 +172,7 @@ def judged_rate(verdict, mode, count, truth):
 
 
 def grade(word, words, leak):
-    """Returns "right", "near" (another word, but the same decision), "unsure", or "WRONG" (the opposite decision)."""
+    """Returns "right", "near" (another word with the same decision), "unsure", or "WRONG" (the opposite decision)."""
     if word in words:
         return "right"
     if word in ("filling", "undecided", "-"):
@@ -181,16 +181,17 @@ def grade(word, words, leak):
 
 
 def same_function(have, want):
-    """Returns whether two names are of the same function; either may lack its class."""
-    # a comprehension counts as the function that contains it
+    """Returns whether two names refer to the same function; either may lack the class."""
+    # a comprehension is treated as part of the function that contains it
     have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")
     have, want = have.split("."), want.split(".")
     return have[-1] == want[-1] and (len(have) < 2 or len(want) < 2 or have[-2] == want[-2])
 
 
 def culprit_row(run_dir, truth):
-    """Returns (row, is_line) for the first of three rows of `ebb heap` that names the responsible code, by its line
-    (is_line is true) or by its innermost frame in the program. The row is 0 if none does."""
+    """Returns (row, is_line) for the first of three rows of `ebb heap` that names the responsible code. is_line is true
+    if the row's line is in that code, and false if only its innermost frame in the program is. The row is 0 if none
+    matches."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 
@@ -207,18 +208,18 @@ def culprit_row(run_dir, truth):
 
 
 def looks_at(run_dir, truth):
-    """Returns [(step, word)], eight per epoch."""
+    """Returns [(step, word)], with eight steps per epoch."""
     epoch = truth["steps_per_epoch"]
     steps = sorted({max(1, round(epoch * i / LOOKS))
                     for i in range(1, LOOKS * truth["epochs"] + 1)})
     if zoo.judge(run_dir, "--until-step", steps[-1]) is None:
-        return []  # the program sends no steps, so there is only one verdict
+        return []  # the program reports no steps, so there is a single verdict
     return [(step, zoo.word_of(zoo.judge(run_dir, "--until-step", step))) for step in steps]
 
 
 def timing(looks, truth):
-    """Returns the time from which the verdict word stayed right, in epochs since the start of the leak, and the number
-    of false alarms."""
+    """Returns the number of epochs from the start of the leak until the verdict word stayed right, and the number of
+    false alarms."""
     start, since = truth.get("leak_from_step", 0), None
     for step, word in reversed(looks):
         if step <= start or word not in truth["words"]:
@@ -230,12 +231,12 @@ def timing(looks, truth):
 
 
 def judge(name, mode, truth, args):
-    """Returns ebb's results for one recording and whether they are right."""
+    """Returns ebb's results for one recording, and their grades."""
     run_dir = args.out / name
     found = {"run": name, "program": truth["program"], "variant": truth["variant"],
              "set": truth["set"], "mode": mode, "leak": truth["leak"]}
     count = own_count(run_dir)
-    # --no-marks is required because some programs of set e always send marks
+    # --no-marks is needed because some programs of set e always send marks
     options = ["--no-marks"] if mode == "nomarks" else []
     answer = zoo.judge(run_dir, *options) if count else None
     if answer is None:
@@ -260,7 +261,7 @@ def judge(name, mode, truth, args):
     if mode == "marks":
         found["looks"] = looks_at(run_dir, truth)
         found.update(timing(found["looks"], truth))
-        if found["grade"] != "right":  # the last word is not always judged at the end of the run
+        if found["grade"] != "right":  # the last step with a verdict is not always at the end of the run
             found["right_after_epochs"] = None
     return found
 
@@ -273,7 +274,7 @@ def culprit_text(found):
 
 
 def row_of(found):
-    """Returns one line of the table."""
+    """Returns one row of the table."""
     about = [found["program"], found["variant"], found["set"], found["mode"],
              "yes" if found["leak"] else "no"]
     if found["grade"] == "-":
@@ -293,7 +294,7 @@ def grades(results):
 
 
 def totals_of(results):
-    """Returns sentences about runs of one mode."""
+    """Returns a sentence for each summary value of the runs of one mode."""
     leaks = [r for r in results if r["leak"]]
     benign = [r for r in results if not r["leak"]]
     errors = [abs(r["rate_error"]) for r in leaks if r["rate_error"] is not None]
@@ -321,7 +322,7 @@ def totals_of(results):
 
 
 def print_totals(results):
-    """Prints, for each mode, every set and all sets together."""
+    """Prints a summary for each mode: of every set, and of all sets together."""
     judged = [r for r in results if r["grade"] != "-"]
     sets = sorted({r["set"] for r in judged})
     for mode in MODES:
@@ -333,12 +334,12 @@ def print_totals(results):
 
 
 def to_keep(found):
-    """Returns the entry of one run in the expected table."""
+    """Returns the row of a run in the table of expected results."""
     return {key: found[key] for key in ("word", "grade", "culprit_row", "hypothesis_right") if key in found}
 
 
 def defects(results, kept):
-    """Returns sentences about results that are worse than expected, and about results that are expected to be wrong."""
+    """Returns a sentence for each result worse than expected, and one for each result that is expected to be wrong."""
     worse, known = [], []
     for found in results:
         name, before = found["run"], kept.get(found["run"], {"grade": "unsure"})

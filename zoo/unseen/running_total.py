@@ -1,5 +1,5 @@
-"""A held-out loss is added up as a tensor with its graph, in a local variable of main(); --per-epoch resets the sum in
-each epoch."""
+"""A held-out loss is summed as a tensor with its autograd graph, in a local variable of main(); --per-epoch resets the
+sum in each epoch."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tally import TINY, Tally, flag
 
 EPOCHS, BATCH, STEPS = (2, 8, 3) if TINY else (4, 8, 40)
-SAVED = BATCH * 32 * 32 * 4 * (3 + 16 + 16)  # the input and the two activations that ReLU saves
+SAVED = BATCH * 32 * 32 * 4 * (3 + 16 + 16)  # bytes of the input and of the two activations that ReLU saves
 
 
 class Net(nn.Module):

@@ -1,4 +1,4 @@
-"""A scoring service answers requests from threads, without steps: each request opens a session, with a random id, that
+"""A scoring service answers requests from threads, without steps. Each request opens a session with a random ID, which
 is never closed. --expire keeps only the newest 40 sessions. Uses only numpy. (litestar #5085, cherrypy #1082)"""
 import queue
 import threading

@@ -1,5 +1,5 @@
-"""Six threads compute spectra. Each has scratch arrays that are as large as its longest clip so far required, so the
-arrays grow less and less often. --silent also keeps the spectra of silent clips. Uses only numpy."""
+"""Six threads compute spectra. The scratch arrays of a thread fit the longest clip it has had so far, so they grow less
+and less often. --silent also keeps the spectra of silent clips. Uses only numpy."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,7 +21,7 @@ class Features:
         self.keep_silent, self.scratch, self.silent, self.sizes = keep_silent, Scratch(), [], {}
 
     def room(self, length):
-        """Returns the arrays of this thread, reallocated if they are too small."""
+        """Returns the arrays of this thread; reallocates them if they are too small."""
         mine = self.scratch
         if mine.wave is None or len(mine.wave) < length:
             mine.wave = mine.spectrum = None
@@ -45,7 +45,7 @@ class Features:
 
 
 def clip_lengths():
-    """Returns clip lengths as in a real data set: most are short, and longer ones are cut."""
+    """Returns clip lengths as in a real data set: most clips are short, and very long ones are cut."""
     drawn = np.random.default_rng(9).lognormal(11.6, 0.9, PER_EPOCH * THREADS)
     return [int(min(length, LONGEST)) // WINDOW * WINDOW + WINDOW for length in drawn]
 

@@ -1,5 +1,5 @@
-"""A service answers in small batches and keeps at most 380 sessions. With --by-request there is one session per
-request, but the limit counts users and is never reached. No torch, no epochs."""
+"""A service answers in small batches and keeps at most 380 sessions. With --by-request there is a session per request,
+but the limit applies to users and is never reached. No torch, no epochs."""
 import asyncio
 from collections import OrderedDict
 
@@ -8,7 +8,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, LIMIT = (10, 12) if TINY else (200, 380)
-STATE = 40_000  # number of floats in the state of each session
+STATE = 40_000  # floats in the state of a session
 BATCH = 4
 
 

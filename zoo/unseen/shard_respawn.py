@@ -1,5 +1,5 @@
-"""Two workers decode images and cache the results. The key of the cache contains an angle that never occurs again. The
-workers live for the whole training. With --respawn they are restarted in each epoch, which frees their caches."""
+"""Two workers decode images and cache the results. The key of the cache contains an angle that never recurs. The
+workers live for the whole training; with --respawn they are restarted in each epoch, which frees their caches."""
 import os
 import random
 

@@ -1,5 +1,5 @@
 """The loss and the target masks of each batch are added to a list, for a table at the end. The masks come from two
-loader workers, so each is a mapping in shared memory. --numbers keeps only the loss and the covered fraction."""
+loader workers, so each is a mapping of shared memory. --numbers keeps only the loss and the covered fraction."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

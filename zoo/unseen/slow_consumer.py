@@ -1,6 +1,6 @@
-"""A stream of clips without end, read ahead by two workers that are faster than training: the batches that wait in shared memory
-grow to 60, which is the loader's limit. With --hard the loop also keeps the four hardest clips of each batch.
-(pytorch #44528, #5902)"""
+"""Two workers read an endless stream of clips faster than training uses them: the batches waiting in shared memory grow
+to 60, which is the loader's limit. With --hard the loop also keeps the four hardest clips of each batch. (pytorch
+#44528, #5902)"""
 import time
 
 import torch
@@ -9,7 +9,7 @@ from torch import nn
 from tally import TINY, Tally, flag
 
 STEPS, BATCH, AHEAD, FRAMES, SIDE = (8, 4, 3, 2, 16) if TINY else (205, 12, 30, 6, 56)
-READING = 0 if TINY else 0.16  # seconds per batch and worker
+READING = 0 if TINY else 0.16  # seconds that a worker needs per batch
 
 
 class Clips(torch.utils.data.IterableDataset):

@@ -1,5 +1,5 @@
-"""Policy gradient on a toy problem, with steps but without epochs. A tracer records a span for each move and writes the
-spans only at the end; with --flush it writes them every 50 steps."""
+"""Policy gradient on a toy problem, with steps but without epochs. A tracer records a span for each move and writes all
+spans at the end; with --flush it writes them every 50 steps."""
 import json, sys, tempfile, time
 import kit
 from marks import teller
@@ -32,7 +32,7 @@ class Tracer:
         if not self.events:
             return 0
         e, a = self.events[-1], self.events[-1]["args"]
-        # gc heads
+        # header of the garbage collector
         one = sum(map(sys.getsizeof,
                       (e, a, e["ts"], e["dur"], a["step"], a["move"], a["tag"]))) + 8 + 2 * 16
         return one * len(self.events)

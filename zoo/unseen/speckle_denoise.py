@@ -1,4 +1,4 @@
-"""A denoiser for images like those of ultrasound. Every batch has a new speckle pattern."""
+"""Trains a denoiser on images like those of ultrasound. Every batch has a new speckle pattern."""
 import argparse
 import functools
 import json
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Speckle:
-    """A random field and blurred versions of it, which are used many times."""
+    """A random field and blurred versions of it, each of which is used many times."""
 
     alive = weakref.WeakSet()
 

@@ -1,5 +1,5 @@
-"""The record of an experiment is an in-memory database with histograms of the gradients after each step, or with
---evaluations the scores of each evaluation. Both variants leak. Uses no torch."""
+"""An in-memory database records an experiment: histograms of the gradients after each step or, with --evaluations, the
+scores of each evaluation. Both variants leak. Uses no torch."""
 import kit
 import numpy as np
 from marks import teller

@@ -1,5 +1,5 @@
-"""Two workers read events from a database. Each worker opens a new connection for every 16 items. Old connections stay
-in a list, each with its page cache. --close closes them. (graphnet #787, cpython #123739)"""
+"""Two workers read events from a database. Each worker opens a new connection for every 16 items and keeps the old
+connections in a list, each with its page cache. --close closes them. (graphnet #787, cpython #123739)"""
 import os
 import sqlite3
 import tempfile
@@ -13,7 +13,7 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 4) if TINY else (4, 50, 8)
 ROWS, FLOATS, PER_ITEM, LEASE = (400 if TINY else 6000), 2048, 8, 16
-PAGES = 3  # number of pages of 4 kB for a row of 8 kB and its header
+PAGES = 3  # pages of 4 kB for a row of 8 kB and its header
 
 
 def fill(path):

@@ -1,6 +1,6 @@
-"""A service streams the progress of a training to its clients and reports no steps. Three in four clients disconnect
-early, and the hub keeps the queue of each of these clients. --remove unsubscribes every client that disconnects. No
-torch. (encode/broadcaster #108, sse-starlette #209)"""
+"""A service without steps streams the progress of a training to its clients. Three in four clients disconnect early,
+and the hub keeps the queue of each of them. --remove unsubscribes every client that disconnects. No torch.
+(encode/broadcaster #108, sse-starlette #209)"""
 import asyncio
 import json
 import time

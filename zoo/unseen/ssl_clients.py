@@ -7,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag
 
 REQUESTS = 12 if TINY else 212
-MODEL, CLIENT = (4000, 8000), 852_000  # the bytes of one client were measured in a separate program
+MODEL, CLIENT = (4000, 8000), 852_000  # bytes of one client, measured in isolation
 
 
 class Webhooks:

@@ -1,5 +1,5 @@
-"""A fake-quantizer as autograd.Function collects its rounding errors in a class attribute, for a histogram that is
-never drawn. With --ring only the errors of the last six batches are kept. The lengths of batches differ much."""
+"""A fake quantizer, written as autograd.Function, collects its rounding errors in a class attribute for a histogram
+that is never drawn. With --ring only the errors of the last six batches are kept. Batches vary widely in length."""
 import collections
 import kit
 opt = kit.options("--ring")
@@ -28,7 +28,7 @@ class Clips(torch.utils.data.Dataset):
         g = torch.Generator().manual_seed(5)
         self.length = torch.randint(20, 121, (STEPS,), generator=g).tolist()
         self.clips = [torch.rand(BATCH, t, WIDTH, generator=g) for t in self.length]
-        # represents a corpus of 144 MB that is used for statistics
+        # stands for a corpus of 144 MB that is used for statistics
         self.reference = torch.rand(36_000_000, generator=g)
 
     def __len__(self):

@@ -1,5 +1,5 @@
-"""Each step starts a thread, which computes statistics and then waits for an event that is never set. Its local
-variables keep arrays alive. --finish sets the event, and the threads end. Uses only numpy. (gridpot #1, ldproxy #89)"""
+"""Each step starts a thread, which computes statistics and then waits for an event that is never set, so its local
+variables stay alive. --finish sets the event. Uses only numpy. (gridpot #1, ldproxy #89)"""
 import threading
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A stream of documents. Each of two persistent workers has a shuffle buffer, which takes one and a half epochs to
-fill. With --seen each worker also keeps all its documents, so that none is used twice."""
+"""A stream of documents. Each of two persistent workers has a shuffle buffer, which is full after one and a half
+epochs. With --seen each worker also keeps all its documents, so that none is used twice."""
 import numpy as np
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tally import TINY, Tally, flag
 
 STEPS, BATCH, EPOCHS, ROOM = (4, 4, 3, 5) if TINY else (36, 8, 5, 100)
-WORDS, HEAD = 30_000, 10_000  # number of words in a document, and of those that identify it
+WORDS, HEAD = 30_000, 10_000  # words per document, and words that identify a document
 
 
 class Stream(IterableDataset):

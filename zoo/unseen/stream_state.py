@@ -1,4 +1,4 @@
-"""Streaming recognition: the state of 64 streams is passed from chunk to chunk with gradients enabled, and so keeps the
+"""Streaming recognition: the state of 64 streams is passed from chunk to chunk with gradients enabled, so it keeps the
 graph of all earlier chunks. backward() is never called. --detach detaches the state. There are no epochs. (transformers
 #26588)"""
 import torch

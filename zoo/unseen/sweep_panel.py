@@ -1,6 +1,6 @@
-"""Six learning rates are tried one after the other, each with a new model, optimizer and sample of the data. After each
-step, imshow is called again on the same axes to show the weights, and the axes keep all earlier images. With --set-data
-the values of the existing image are replaced."""
+"""Six learning rates are tried one after another, each with a new model, optimizer and data sample. After each step,
+imshow is called again on the same axes to show the weights, and the axes keep all earlier images. With --set-data the
+pixels of the existing image are replaced."""
 import kit
 from marks import teller
 opt = kit.options("--set-data")
@@ -42,7 +42,7 @@ class Panel:
 
 
 class Trial:
-    """A model takes 5.2 MB and a sample 12.8 MB."""
+    """A model needs 5.2 MB and a data sample 12.8 MB."""
 
     def __init__(self, rate, seed):
         maker = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Shared by the programs of set h: pace, the programs' own readings of memory, and the last line of output."""
+"""Shared by the programs of set h: pace, the programs' own samples of memory, and the last line of output."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ def resident():
 
 
 class Silent:
-    """Used instead of the ebb package if marks are disabled."""
+    """Replaces the ebb package if marks are disabled."""
 
     def step(self, *args, **kwargs):
         pass
@@ -40,7 +40,7 @@ def marks():
 
 
 class Tally:
-    """Records live bytes, as counted by the program, and its resident memory."""
+    """Records the live bytes counted by the program, and its resident memory."""
 
     def __init__(self, pace_s):
         self.pace_s = 0 if TINY else pace_s
@@ -48,7 +48,7 @@ class Tally:
         self.began = self.last = time.monotonic()
 
     def step(self, n, live):
-        """Ends a step, and waits so that all steps take about the same time."""
+        """Ends a step, and waits so that all steps have about the same duration."""
         rest = self.last + self.pace_s - time.monotonic()
         if rest > 0:
             time.sleep(rest)

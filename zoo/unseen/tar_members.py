@@ -1,5 +1,5 @@
-"""Two loader workers each read an endless tar stream, through all epochs. tarfile keeps the header of each member in
-TarFile.members, here with a caption of 32 kB. --clear empties the list after each member. (webdataset #97, cpython
+"""Two loader workers each read one endless tar stream through all epochs. tarfile keeps the header of each member in
+TarFile.members; here each has a caption of 32 kB. --clear empties the list after each member. (webdataset #97, cpython
 #102120)"""
 import io
 import tarfile
@@ -15,7 +15,7 @@ WORKERS, MEMBERS, SIDE, CAPTION = 2, 64, 96, 32_000
 
 
 def make_shard(seed):
-    """Returns the bytes of a tar file with captions in its pax headers, without the blocks that end it."""
+    """Returns a tar file with captions in its pax headers, without the blocks that mark its end."""
     rng, file = np.random.default_rng(seed), io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for i in range(MEMBERS):
@@ -30,7 +30,7 @@ def make_shard(seed):
 
 
 class Pipe:
-    """An endless stream, which repeats the shard."""
+    """An endless stream that repeats the shard."""
 
     def __init__(self, shard):
         self.shard, self.at = shard, 0

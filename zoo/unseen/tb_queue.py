@@ -1,5 +1,5 @@
-"""Histograms are written by a thread that reads a queue. Writing is half as fast as training, so the queue grows. With
---bounded the queue holds at most 24 histograms, and further ones are dropped."""
+"""A thread reads histograms from a queue and writes them, half as fast as training creates them, so the queue grows.
+With --bounded the queue contains at most 24 histograms, and further ones are dropped."""
 import queue
 import threading
 import time
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class SummaryWriter:
-    """Sends events to a thread, like common writers of event files."""
+    """Sends events to a writer thread, as common writers of event files do."""
 
     def __init__(self, room):
         self.events = queue.Queue(maxsize=room)

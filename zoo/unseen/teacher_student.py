@@ -1,4 +1,4 @@
-"""Mean-teacher training of a small CNN; the gap between student and teacher is logged every step."""
+"""Mean-teacher training of a small CNN; the gap between student and teacher is logged in every step."""
 import argparse, copy, json, os, random, time
 import torch
 import torch.nn as nn
@@ -17,7 +17,7 @@ STEPS, EPOCHS, PAUSE = (10, 2, 0.0) if args.tiny else (52, 4, 0.2)
 
 
 class UnevenBatches:
-    """Yields batches of 20 to 44 examples, as a token-budget sampler would."""
+    """Yields batches of 20 to 44 examples, as a sampler with a token budget would."""
 
     def __init__(self, n, batches):
         self.n, self.batches = n, batches
@@ -48,15 +48,15 @@ def update_teacher(teacher, student, decay=0.99):
 
 
 def consistency(student, teacher, images):
-    """Returns the distance between student and teacher on clean images,
-    which is logged and never trained on."""
+    """Returns the distance between student and teacher on clean images, which is logged but not trained
+    on."""
     with torch.no_grad():
         target = teacher(images).softmax(-1)
     return F.kl_div(student(images).log_softmax(-1), target, reduction="batchmean")
 
 
 def graph_bytes(kept, skip):
-    """Returns the bytes of the tensors that the graphs of the kept values keep alive."""
+    """Returns the bytes of all tensors kept alive by the autograd graphs of the stored values."""
     seen, nodes, total = set(skip), set(), 0
     todo = [v.grad_fn for v in kept if torch.is_tensor(v) and v.grad_fn is not None]
     while todo:

@@ -1,6 +1,6 @@
-"""itertools.tee splits a stream of documents: one branch is for training, the other for statistics that are computed
-at the very end. tee keeps all documents that only one branch has read. --per-epoch computes the statistics at the end
-of each epoch. Plain Python and numpy."""
+"""itertools.tee splits a stream of documents: one branch is for training, the other for statistics that are computed at
+the very end. tee keeps all documents that only one branch has read. --per-epoch computes the statistics at the end of
+each epoch. Plain Python and numpy."""
 import itertools
 
 import numpy as np
@@ -15,7 +15,7 @@ held = {"documents": 0}
 def documents(count):
     rng = np.random.default_rng(10)
     for _ in range(count):
-        yield [float(x) for x in rng.random(WORDS)]  # 48 kB of floats of 24 bytes, and their slots
+        yield [float(x) for x in rng.random(WORDS)]  # 48 kB: floats of 24 bytes, with their slots
 
 
 def batches(stream):

@@ -1,6 +1,6 @@
 """Position tables are cached by the height and width of a picture. There are 120 different sizes, drawn at random, so
-the cache is full after about two epochs. With --tensor-key the key is a tensor, which is hashed by its identity, so no
-cached table is ever found again. (pytorch #112301, tensordict #454)"""
+the cache is full after about two epochs. With --tensor-key the key is a tensor, which is hashed by identity, so a
+cached table is never found again. (pytorch #112301, tensordict #454)"""
 import functools
 
 import torch

@@ -1,5 +1,5 @@
 """A plain-Python service without steps. Each request starts a timer of one hour, which keeps the request alive although
-it is answered within a moment. --cancel cancels the timer. Does not use numpy. (asyncpg #831, llama-agents #486)"""
+it is answered at once. --cancel cancels the timer. Does not use numpy. (asyncpg #831, llama-agents #486)"""
 import asyncio
 import random
 import time

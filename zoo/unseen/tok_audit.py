@@ -1,4 +1,4 @@
-"""A classifier over a stream of texts that a BPE tokenizer encodes in batches; --audit keeps the encodings of one text
+"""A classifier on a stream of texts, which a BPE tokenizer encodes in batches. --audit keeps the encodings of one text
 in four, for later inspection. The data is read only once, so there are no epochs."""
 import os
 import random
@@ -12,11 +12,11 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, BATCH, WORDS = (6, 4, 40) if TINY else (230, 16, 420)
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-TOKEN = 112  # bytes per token: 64 in the vectors of an encoding, and at least 24 for its text
+TOKEN = 112  # bytes per token: 64 for the vectors of an encoding, and at least 24 for its text
 
 
 def word(rng):
-    """Returns a random word, mostly a common one."""
+    """Returns a random word; common words are more frequent."""
     if rng.random() < 0.85:
         number = int(rng.paretovariate(0.9)) % 9000
         return "".join(SYLLABLES[number // 70 ** i % 70] for i in range(1 + number % 3))

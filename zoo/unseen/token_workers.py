@@ -1,5 +1,5 @@
 """Two loader workers read a list of Python objects and tokenize parts of them. With `--memo` the workers cache the
-token counts of each part by its start, which is random each time."""
+token counts of each part by its start position, which is random each time."""
 
 import argparse
 import json

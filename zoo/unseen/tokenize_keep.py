@@ -49,7 +49,7 @@ class EncodingCollator:
                 "labels": torch.tensor([x["label"] for x in items])}
 
     def live(self):
-        # bytes per token: id 4, type 4, word 8, offsets 16, two masks 8, String 24 and its block of 32
+        # bytes per token: ID 4, type 4, word 8, offsets 16, two masks 8, String 24 and its block of 32
         return sum(len(e) for e in self.encodings) * 96
 
 

@@ -1,5 +1,5 @@
-"""A service trains in its own process: jobs arrive in a queue, and a thread trains them one by one. Each
-finished job stays in the service's list with its data, model and optimizer; `--summary` keeps only its
+"""A service trains in its own process: jobs arrive in a queue, and a thread trains them one after another.
+The service's list keeps each finished job with its data, model and optimizer; `--summary` keeps only its
 score.
 """
 

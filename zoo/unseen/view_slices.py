@@ -1,6 +1,6 @@
-"""Ridge regression on random features; from the third epoch on, the eight largest residuals of each step are kept. They
-are a slice of the sorted array, and the slice keeps the whole array alive. --copy keeps a copy of the slice instead.
-Does not use torch. (numpy #10273, pandas #60640)"""
+"""Ridge regression on random features. From the third epoch on, the eight largest residuals of each step are kept as a
+slice of the sorted array, and the slice keeps the whole array alive. --copy keeps a copy of the slice instead. Does not
+use torch. (numpy #10273, pandas #60640)"""
 import numpy as np
 
 from tally import TINY, Tally, flag, marks

@@ -1,5 +1,5 @@
-"""An embedding table grows with the vocabulary, a block of rows at a time; all words have occurred by the end of the
-first epoch. With --typos, augmentation creates words that never occur again.
+"""An embedding table grows with the vocabulary, by one block of rows at a time; all words have occurred by the end of
+the first epoch. With --typos, augmentation creates words that never recur.
 """
 import numpy as np
 import kit

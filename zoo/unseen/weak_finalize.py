@@ -1,4 +1,4 @@
-"""A pool reclaims each buffer by weakref.finalize, when the object that uses the buffer is freed. The finalizers are
+"""A pool reclaims each buffer by weakref.finalize when the object that uses the buffer is freed. But the finalizers are
 attached to the model, which is never freed, so they keep the buffers alive. --on-batch attaches them to the batch."""
 import weakref
 

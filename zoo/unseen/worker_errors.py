@@ -1,4 +1,4 @@
-"""Two loader workers keep each clip that had to be repaired, for a report at the end, which workers never write. With
+"""Two loader workers keep each clip that had to be repaired, for a report at the end that workers never write. With
 --count they keep only the number of these clips. (pytorch #62066, #20433)"""
 import torch
 from torch import nn

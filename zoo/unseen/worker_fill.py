@@ -1,5 +1,5 @@
-"""Two persistent loader workers, each with a cache of decoded samples. Samples go to either worker at random, so the
-caches still grow after the first epoch, but in each epoch by half as much as in the previous one."""
+"""Two persistent loader workers, each with a cache of decoded samples. Samples are distributed at random, so the caches
+still grow after the first epoch, but in each epoch only half as much as in the previous one."""
 import _held
 run = _held.Run("worker_fill", "--aug-key",
                 "augmented samples are cached, with the angle in the key", total_steps=128,

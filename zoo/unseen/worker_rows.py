@@ -1,4 +1,4 @@
-"""Documents are plain Python objects and are read by two DataLoader workers, which live for the whole run."""
+"""Two DataLoader workers, which live for the whole run, read documents that are plain Python objects."""
 import argparse, json, multiprocessing, random, time
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ class Documents(Dataset):
         words = [w for row in document for w in row["words"] if row["score"] >= 0]
         mine = set(words)
         overlap = sum(len(mine.intersection(w for row in self.documents[j] for w in row["words"]))
-                      for j in torch.randint(len(self), (3,)).tolist())  # three negatives
+                      for j in torch.randint(len(self), (3,)).tolist())  # three negative examples
         start = float(torch.rand(()))
         ids = np.resize(np.roll(np.array(words, dtype=np.int64), int(start * 50)), 1500) % 2000
         if self.remember:

@@ -1,5 +1,5 @@
-"""Policy gradients in a small game. At the start of each episode the environment is wrapped to record it, and what was wrapped
-is wrapped again: all recorders stay, each with its pictures. --once wraps it before the training. (Gymnasium #1377)"""
+"""Policy gradients in a small game. Each episode wraps the environment once more to record it, so all recorders stay
+alive, each with its pictures. --once wraps it only before the training. (Gymnasium #1377)"""
 import numpy as np
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ EPISODES, LENGTH, SIDE, LAST = (8, 12, 32, 12) if TINY else (200, 48, 64, 40)
 
 
 class Catch:
-    """A ball falls, and a bat catches it."""
+    """A game in which a bat catches a falling ball."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -35,7 +35,7 @@ class Catch:
 
 
 class Record:
-    """Keeps the last pictures of an episode, for a film of it."""
+    """Keeps the last pictures of an episode, for a film."""
 
     def __init__(self, env):
         self.env, self.film, self.at = env, np.zeros((LAST, SIDE, SIDE, 3), np.uint8), 0

@@ -1,5 +1,5 @@
-"""A data-loader worker caches augmented examples under keys that never occur again; the training
-process does not grow."""
+"""A data-loader worker caches augmented examples under keys that never recur; the training process does not
+grow."""
 
 import random
 import sys
@@ -27,7 +27,7 @@ class Augmented(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        key = (index, random.randrange(1 << 30))  # the seed of the augmentation is always new
+        key = (index, random.randrange(1 << 30))  # the key contains the seed of the augmentation, which is always new
         if self.twin:
             self.cache.clear()
         if key not in self.cache:
@@ -42,7 +42,7 @@ class Augmented(Dataset):
 
 
 class Collator:
-    """Adds to the batch how many bytes the worker keeps."""
+    """Adds to the batch the number of bytes in the worker's cache."""
 
     def __init__(self, data):
         self.data = data
