@@ -155,7 +155,7 @@ fi
 tidy=$(first_of clang-tidy-14 clang-tidy)
 
 cmake -S . -B "$build" -G Ninja --log-level=WARNING >/dev/null
-git ls-files >/dev/null # without git, the checks would find no files and pass
+git ls-files >/dev/null # fails without git: the checks would find no files and pass
 check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
 check "dialect" python3 scripts/check_dialect.py

@@ -71,7 +71,7 @@ def test_detached_job_that_cannot_start_is_reported(guarded, command, status, wo
     assert not lock.is_held()
 
 
-def test_failed_exec_of_a_detached_job_is_reported_and_unlocks(guarded):
+def test_failed_exec_of_detached_job_is_reported_and_frees_lock(guarded):
     lock = Lock(guarded.folder / "lock")
     program = guarded.folder / "program"
     program.write_bytes(b"\x7fELF\0 no program at all")

@@ -368,7 +368,7 @@ def test_diagnose_refuses_nonexistent_pid(ebb):
 
 @pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"),
                     reason="this kernel has no transparent huge pages")
-def test_diagnosis_knows_the_recorded_huge_page_setting(leaking):
+def test_diagnosis_uses_the_recorded_huge_page_setting(leaking):
     thp = by_key(diagnosis(leaking[0]))["thp"]
     assert "the kernel's huge-page setting was not recorded" not in thp["absent"]
     assert thp["against"] or thp["for"]

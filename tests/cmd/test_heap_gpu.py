@@ -281,7 +281,7 @@ def test_summary_has_gpu_allocation_failures_the_job_survived(tmp_path):
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)
 
 
-def test_gpu_reserve_that_grows_at_constant_use_is_fragmentation(tmp_path):
+def test_growing_gpu_reserve_at_constant_use_is_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
     assert "leaking" not in summary  # On a busy machine the verdict on host memory may be undecided.
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary

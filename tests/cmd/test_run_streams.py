@@ -105,7 +105,7 @@ def test_job_may_close_and_reopen_its_terminal(tmp_path):
     assert b"here again" in job.shown
 
 
-def test_text_pasted_before_the_job_reads_is_delivered_completely(tmp_path):
+def test_text_pasted_before_the_job_reads_input_is_not_lost(tmp_path):
     program = ("import sys, termios, time, tty\n"
                "before = termios.tcgetattr(0)\n"
                "tty.setraw(0)\n"

@@ -53,7 +53,7 @@ def test_unseen_verdict_that_confuses_leak_and_benign_is_wrong(word, leak, grade
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_unseen_verdict_is_timed_from_when_it_stays_right():
+def test_unseen_runner_reports_when_a_verdict_became_right():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
