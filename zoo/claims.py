@@ -153,7 +153,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"the growing tensors belong to no autograd graph", None),
     (r"torch is not imported in the growing process", None),
     (r"the growth is shared memory mapped", None),
-    (r"the growing heap was (not allocated by torch|allocated for the compiler)", None),
+    (r"torch(?: did not allocate|'s compiler allocated) the growing memory", None),
     (r"memory allocated for the compiler grew by", None),
     # about processes and settings, which the program does not count
     (r"the watched process .* is not a launcher", None),
