@@ -253,6 +253,11 @@ bool is_worth_diagnosing(const struct question *q, double bytes)
     return bytes > least || (q->room > 0 && bytes > fmax(material_bytes, ended_share * q->room));
 }
 
+bool is_mostly_early(double growth, double late)
+{
+    return late < tail_share * growth;
+}
+
 /* Returns true if growth has ended according to the verdict or, if the verdict is undecided,
  * according to the second half of the compared time. */
 static bool has_growth_ended(const struct question *q)
@@ -260,7 +265,7 @@ static bool has_growth_ended(const struct question *q)
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
     if (q->word != VERDICT_UNDECIDED)
         return facts_has_ended(q->word);
-    return q->base + q->growth - middle < tail_share * q->growth;
+    return is_mostly_early(q->growth, q->base + q->growth - middle);
 }
 
 /* Returns true if one call site holds most of the growth, and enough of it to diagnose. */

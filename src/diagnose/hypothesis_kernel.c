@@ -37,18 +37,31 @@ void test_mapped_files(const struct question *q, struct hypothesis *h)
                    "mapped file pages");
 }
 
+/* Returns the growth of the charge beyond that of mapped memory from FROM_S to the second moment. */
+static double unmapped_since(const struct facts *f, double from_s)
+{
+    return facts_growth(&f->charge, from_s, f->now_s) -
+           fmax(0, facts_growth(&f->tree_high, from_s, f->now_s));
+}
+
 double unmapped_growth(const struct question *q)
 {
-    const struct facts *f = q->f;
-    double charge = facts_growth(&f->charge, f->start_s, f->now_s);
-    double mapped = facts_growth(&f->tree_high, f->start_s, f->now_s);
+    double grown = unmapped_since(q->f, q->f->start_s);
     double least = fmax(part_least_bytes, UNMAPPED_SHARE * q->total);
-    return q->has_grown && charge - fmax(0, mapped) > least ? charge - fmax(0, mapped) : 0;
+    return q->has_grown && grown > least ? grown : 0;
 }
 
 void test_shared_memory(const struct question *q, struct hypothesis *h)
 {
     double unmapped = unmapped_growth(q);
+    double late = unmapped_since(q->f, (q->f->start_s + q->f->now_s) / 2);
+    if (unmapped > 0 && q->is_growing && is_mostly_early(unmapped, late)) {
+        evidence_against(h, STRONG,
+                         "files in /dev/shm or another tmpfs grew by %s, but only by %s in the "
+                         "second half, while the job's memory kept growing",
+                         SIZE(unmapped), SIZE(fmax(0, late)));
+        return;
+    }
     if (unmapped > 0) {
         h->share = share_of(q, unmapped);
         evidence_for(h, STRONG,

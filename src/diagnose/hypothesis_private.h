@@ -34,6 +34,9 @@ void evidence_add_no_growth(const struct question *q, struct hypothesis *h, doub
 /* Returns true if growth of BYTES that has ended is large enough to diagnose: more than a tenth of
  * the process's memory at the start, or of the headroom. */
 bool is_worth_diagnosing(const struct question *q, double bytes);
+/* Returns true if growth seems to have ended: LATE is the part of GROWTH in the second half of the
+ * compared time. */
+bool is_mostly_early(double growth, double late);
 /* Returns true if WORD means that memory keeps growing. */
 bool is_leak(enum verdict_word word);
 /* Returns BYTES as a fraction, 0 to 1, of the growth to explain, or of all memory if there was
