@@ -6,7 +6,8 @@
     research/fit.py weights features.jsonl > src/verdict/weights.inc
 
 TOOL is build/bench/features, RUNS a folder of recordings named PROGRAM-VARIANT-MODE as zoo/unseen/run.py makes
-them. Labels are in zoo/unseen/truths.json. A recording with marks is used twice, with and without its marks. The
+them. Labels are in zoo/unseen/truths.json. A recording with marks is used twice, with and without its marks; one
+without hooks ("bare") has no marks and no containers. The
 probability of a run is the highest of its processes and of the job as a whole. Fitting therefore alternates between
 choosing the row with the highest probability of each run and fitting the weights to these rows. There are three sets of
 weights: for ends of runs; for moments after a known first epoch, taken every quarter of an epoch; and for moments of runs
@@ -64,7 +65,7 @@ def write_features(tool, folder):
         seconds = [str(t) for t in range(2 * EVERY_S, int(seconds_of(run)), EVERY_S)]
         per_epoch, epochs = truths[key]["steps_per_epoch"], truths[key]["epochs"]
         steps = [f"step={round(per_epoch * quarter / 4)}" for quarter in range(5, 4 * epochs)]
-        tries = [["--no-marks", run, *seconds]] if mode == "nomarks" else [[run, *steps], [run, *seconds]]
+        tries = [[run, *steps], [run, *seconds]] if mode == "marks" else [["--no-marks", run, *seconds]]
         for arguments in tries:  # a run that reports no steps has moments by seconds
             done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
             if done.returncode == 0:
@@ -77,7 +78,7 @@ def write_features(tool, folder):
     for run in sorted(Path(folder).iterdir()):
         key, _, recorded = run.name.rpartition("-")
         if key in truths and seconds_of(run):
-            tasks += [(run, key, mode) for mode in ("marks", "nomarks") if recorded == "marks" or mode == recorded]
+            tasks += [(run, key, mode) for mode in (("marks", "nomarks") if recorded == "marks" else ("bare",))]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, lines in pool.map(one, tasks):
             for line in lines:
@@ -171,7 +172,8 @@ def grew_visibly(runs):
     """Returns the runs whose growth exceeds the stated limit of detection. Without marks, growth includes start-up;
     such a run is counted by the growth that its marks show."""
     found = {run["run"]: growth(run) for run in runs}
-    return {name for name in found if found.get(name.replace("-nomarks", "-marks"), found[name]) > MATERIAL}
+    with_marks = {name: name.rpartition("-")[0] + "-marks" for name in found}
+    return {name for name in found if found.get(with_marks[name], found[name]) > MATERIAL}
 
 
 def report_ends(runs):
