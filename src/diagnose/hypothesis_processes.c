@@ -197,7 +197,7 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
         decide_by(h, "run without --no-unique");
     } else if (u.unique > unshared_least_share * u.given && u.unique > 2 * u.rss &&
                is_worth_diagnosing(q, u.unique)) {
-        h->share = q->has_grown ? share_of(q, u.unique) : 1;
+        h->share = share_of(q, u.unique);
         evidence_for(h, STRONG,
                      "%zu data-loader workers copied %s of shared pages while their RSS grew by %s",
                      u.count, SIZE(u.unique), SIZE(u.rss));

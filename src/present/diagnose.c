@@ -151,8 +151,9 @@ static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, si
     doc_text(d, is_strong ? TONE_STRONG : TONE_PLAIN, hypothesis_title(h->id));
     doc_textf(d, TONE_DIM, " [%s]", hypothesis_code(h->id));
     doc_textf(d, TONE_PLAIN, ": %s", hypothesis_words[h->word]);
-    if (h->share > 0 && is_strong)
-        doc_textf(d, TONE_PLAIN, ", %.0f %% of the growth", h->share * 100);
+    if (h->share > 0 && is_strong && h->id != HYPOTHESIS_NO_GROWTH)
+        doc_textf(d, TONE_PLAIN, ", %.0f %% of %s", h->share * 100,
+                  v->has_grown ? "the growth" : "all memory");
     diagnose_put_side(d, POINT_FOR, h, EVIDENCE_FOR);
     diagnose_put_side(d, POINT_AGAINST, h, EVIDENCE_AGAINST);
     diagnose_put_side(d, POINT_ABSENT, h, EVIDENCE_ABSENT);

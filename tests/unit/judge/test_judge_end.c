@@ -259,9 +259,19 @@ static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
     return j;
 }
 
-static void running_job_is_undecided_until_call_sites_confirm_growth(void **state)
+/* Call sites that make a leak of the running job probable, but not certain enough to be called at
+ * once. */
+static struct held probably_grown(void)
 {
     struct held sites = grown(1000);
+    sites.sites.grown_late = 0;
+    sites.sites.settled.known = false;
+    return sites;
+}
+
+static void running_job_is_undecided_until_call_sites_confirm_growth(void **state)
+{
+    struct held sites = probably_grown();
     struct judge *j = running_job(60, 20);
     (void)state;
     /* the job has no heap profile yet */
@@ -282,7 +292,7 @@ static void running_job_is_undecided_until_call_sites_confirm_growth(void **stat
 
 static void probable_leak_is_confirmed_by_a_judge_from_10_s_earlier(void **state)
 {
-    struct held sites = grown(1000);
+    struct held sites = probably_grown();
     struct judge *j = running_job(60 + JUDGE_LASTING_S, 20), *before = running_job(60, 20);
     (void)state;
     assert_false(judge_awaits_confirmation(j));

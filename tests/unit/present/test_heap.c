@@ -118,7 +118,7 @@ static const char at_80[] =
     "\n"
     "cost       1234 samples, 120 ms of the job's time (0.1 %),\n"
     "           one sample per 2.00 MiB,\n"
-    "           less often than once per 512 KiB, to limit the cost\n"
+    "           sampled less often than once per 512 KiB, to limit the cost\n"
     "Python     3.11.2, no Python in this process, small objects included\n"
     "dropped    7 × live sample not stored: the table is full\n"
     "dropped    2 × stack not unwound to its outermost frame\n";
