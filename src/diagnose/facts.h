@@ -175,7 +175,8 @@ struct facts {
     struct marks_cleanup cleanup;
     struct kept_lists kept;
 
-    /* The main process's censuses. Both are NULL if there is none, and the same if there is one. */
+    /* The main process's censuses. If there is no census, both are NULL; if there is only one, both
+     * point to it. */
     struct {
         json_t *first, *last;
     } census;

@@ -26,7 +26,9 @@ static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the
  * compared time. */
 static const double tail_share = 0.25;
-/* One baseline follows another only if it grows by at least this fraction of the other's growth. */
+/* If the baseline grew by less than this fraction of the growth, memory is at a peak. If the
+ * baseline of the live heap grew by less than this fraction of the growth of resident memory, the
+ * growth was freed. */
 static const double going_share = 0.3;
 /* Log-odds of a hypothesis before any evidence: a probability of about one in four. */
 static const double prior = -1;

@@ -8,7 +8,7 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-/* Growth is free memory if the live heap grew by less than this fraction of it. */
+/* Growth is free memory if the live heap grew by less than this fraction of the growth. */
 static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)
@@ -185,7 +185,7 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     bool rises = q->is_growing && !is_free;
     h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
     evidence_add(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
-                 "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu spikes were "
+                 "%zu of %zu evaluations and checkpoints had a spike, of up to %s; %zu spikes were "
                  "released by the next step",
                  e.spikes, e.count, SIZE(e.highest), e.recovered);
     if (is_free && recovers)

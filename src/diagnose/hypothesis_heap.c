@@ -22,8 +22,8 @@ static double time_of_step(const struct facts *f, double step)
     return (double)NAN;
 }
 
-/* Returns the growth of memory between the two censuses, which is the most that they can explain,
- * or NAN if unknown. */
+/* Returns the growth of memory between the two censuses, or NAN if unknown. The censuses cannot
+ * explain more than this growth. */
 static double growth_between_censuses(const struct question *q)
 {
     double from = time_of_step(q->f, facts_number(q->f->census.first, "step"));
@@ -310,8 +310,9 @@ static void add_containers(const struct question *q, struct hypothesis *h)
             evidence_for(h, 0, "kept by %s", KEPT(l, i));
 }
 
-/* If the job leaks although no call site clearly keeps memory alive, names the line that gained
- * most live memory among those that may leak. Returns false if there is none. */
+/* If the job leaks although no call site clearly keeps memory alive, names the line with the
+ * largest growth of live memory among the lines that may leak. Returns false if there is no such
+ * line. */
 static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;

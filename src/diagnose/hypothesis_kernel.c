@@ -6,7 +6,8 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
-/* The growth is due to files in a tmpfs if no process maps at least this fraction of it. */
+/* The growth is due to files in a tmpfs if more than this fraction of it is memory that no process
+ * maps. */
 static const double UNMAPPED_SHARE = 0.5;
 
 /* Compares the growth of one category of memory with all growth: the larger its share, the stronger
@@ -37,7 +38,7 @@ void test_mapped_files(const struct question *q, struct hypothesis *h)
                    "mapped file pages");
 }
 
-/* Returns the growth of the charge beyond that of mapped memory from FROM_S to the second moment. */
+/* Returns how much more the charge grew than mapped memory, from FROM_S to the second moment. */
 static double unmapped_since(const struct facts *f, double from_s)
 {
     return facts_growth(&f->charge, from_s, f->now_s) -
@@ -57,8 +58,8 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double late = unmapped_since(q->f, (q->f->start_s + q->f->now_s) / 2);
     if (unmapped > 0 && q->is_growing && is_mostly_early(unmapped, late)) {
         evidence_against(h, STRONG,
-                         "files in /dev/shm or another tmpfs grew by %s, but only by %s in the "
-                         "second half, while the job's memory kept growing",
+                         "files in /dev/shm or another tmpfs grew by %s, of which only %s in the "
+                         "second half of the run, but the job's memory kept growing",
                          SIZE(unmapped), SIZE(fmax(0, late)));
         return;
     }
@@ -119,9 +120,10 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
-/* Returns true if growth on the GPU has ended and needs no diagnosis, such as the memory pools and
- * compiled code of the first steps. As on the host, growth that has ended is diagnosed only if the
- * verdict is plateaued and the growth exceeds a tenth of the memory at the start. */
+/* Returns true if growth on the GPU has ended and needs no diagnosis, for example growth by the
+ * memory pools and compiled code of the first steps. As on the host, growth that has ended is
+ * diagnosed only if the verdict is plateaued and the growth exceeds a tenth of the memory at the
+ * start. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
     double had = facts_at(&f->gpu_heap.job, f->start_s);
@@ -165,7 +167,7 @@ void test_gpu(const struct question *q, struct hypothesis *h)
     if (isnan(grown)) {
         evidence_absent(h, "GPU memory of the job was not sampled, or the job uses no GPU");
     } else if (grown > part_least_bytes && gpu_has_stopped(f, grown)) {
-        evidence_against(h, STRONG, "GPU memory of the job grew by %s, and its verdict is \"%s\"",
+        evidence_against(h, STRONG, "GPU memory of the job grew by %s, but its verdict is \"%s\"",
                          SIZE(grown), verdict_word_name(f->gpu.word));
     } else if (grown > part_least_bytes) {
         bool is_question = !q->has_grown || is_worse_on_gpu(f);
@@ -221,7 +223,7 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
                  "reserved GPU memory grew by %s, while allocated GPU memory changed by %s",
                  SIZE(reserved), CHANGE(allocated));
     if (!isnan(g->reserved_bytes))
-        evidence_for(h, FAIR, "at most %s of %s reserved GPU memory was allocated at any time",
+        evidence_for(h, FAIR, "at most %s of %s reserved GPU memory was ever allocated at once",
                      SIZE(g->most_allocated_bytes), SIZE(g->reserved_bytes));
     decide_by(h, "run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
@@ -258,7 +260,8 @@ static void guess_huge(const struct question *q, struct hypothesis *h)
         evidence_against(h, WEAK, "transparent huge pages are used on request only (madvise)");
     if (!isnan(beside) && beside > 0.3 * q->total) {
         h->share = share_of(q, beside) / 2;
-        evidence_for(h, WEAK, "%s of the growth is outside the live heap", SIZE(beside));
+        evidence_for(h, WEAK, "%s of the growth is outside the live heap and may be in huge pages",
+                     SIZE(beside));
     } else if (!isnan(beside)) {
         evidence_against(h, STRONG, "the live heap grew along with resident memory");
     }

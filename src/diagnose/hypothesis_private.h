@@ -49,8 +49,8 @@ double figure_growth(const struct question *q, const char *name);
 /* Returns the memory that can leak at T_S: resident memory without file cache, plus swap; or
  * NAN. */
 double leakable_at(const struct question *q, double t_s);
-/* Return the lowest memory that can leak in the first and in the second half of the compared time.
- * Unlike the values at the two moments, these values exclude peaks. */
+/* Return the minimum of leakable_at over the first half and over the second half of the compared
+ * time. Unlike the values at the two moments, these minima exclude peaks. */
 double early_baseline(const struct question *q);
 double late_baseline(const struct question *q);
 /* Size of a buffer for a code location such as "train.py:41 (collate)", unescaped, or "train.py:41

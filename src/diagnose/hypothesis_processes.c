@@ -70,7 +70,7 @@ static bool grows(const struct facts_verdict *v)
     return v->is_known && v->leak == VERDICT_LEAK_YES;
 }
 
-/* Returns the time from P's first to its last reading. */
+/* Returns the time from the first to the last reading of P. */
 static double life_s(const struct facts_process *p)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
@@ -198,9 +198,10 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
     } else if (u.unique > unshared_least_share * u.given && u.unique > 2 * u.rss &&
                is_worth_diagnosing(q, u.unique)) {
         h->share = share_of(q, u.unique);
-        evidence_for(h, STRONG,
-                     "%zu data-loader workers copied %s of shared pages while their RSS grew by %s",
-                     u.count, SIZE(u.unique), SIZE(u.rss));
+        evidence_for(
+            h, STRONG,
+            "%zu data-loader workers copied %s of shared pages while their RSS grew by only %s",
+            u.count, SIZE(u.unique), SIZE(u.rss));
         if (q->is_growing && q->f->main->role == ROLE_DATA_WORKER)
             evidence_against(h, STRONG,
                              "the worker's RSS grows; copying shared pages does not raise RSS");
@@ -255,7 +256,8 @@ void test_compile(const struct question *q, struct hypothesis *h)
         evidence_for(h, STRONG, "memory allocated for the compiler grew by %s since the start",
                      SIZE(grown));
     } else if (heap->profile) {
-        evidence_against(h, STRONG, "memory allocated for the compiler grew by %s since the start",
+        evidence_against(h, STRONG,
+                         "memory allocated for the compiler grew by only %s since the start",
                          SIZE(fmax(0, grown)));
     } else {
         evidence_absent(h, "call sites were not recorded: %s", heap->why_not);

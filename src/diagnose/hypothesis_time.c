@@ -90,8 +90,8 @@ static void rise_between(const struct question *q, const struct course *c, doubl
         *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
 }
 
-/* Returns the largest jump within a twentieth of the compared time, or within one step that took
- * longer. */
+/* Returns the largest jump within any twentieth of the compared time. If a step took longer than
+ * that, the jump may take the whole step. */
 static struct jump largest_jump(const struct question *q)
 {
     struct course c = course_of(q);
@@ -259,7 +259,7 @@ static void test_even_pace(const struct question *q, struct hypothesis *h, doubl
         return;
     bool is_even = second > 0.6 * first && second < 1.7 * first;
     bool has_examples = is_even && q->f->examples;
-    /* a cache that fills first uses memory that was already resident */
+    /* at first, a filling cache uses memory that was already resident */
     double against = q->word == VERDICT_FILLING ? WEAK : FAIR + WEAK;
     evidence_add(
         h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,

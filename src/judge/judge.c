@@ -235,7 +235,7 @@ static void drop_exit_readings(struct judge *j)
 }
 
 /* Returns true if P, which has exited, held most of the job's memory. Returns false if P's parent
- * continues and is not a launcher: P may then only look as large as its parent because it shares
+ * continues and is not a launcher, because P may then look as large as its parent merely by sharing
  * the parent's pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
@@ -297,8 +297,8 @@ static bool sends_steps(const struct run_entity *p)
     return p && p->observed && judge_known(p)->sends_steps;
 }
 
-/* Passes MARK to the reported figures of its sender. Unless IS_SENDERS_ALONE, also passes it to the
- * figures of all processes that report no steps. */
+/* Passes MARK to the reported figures of its sender. If IS_SENDERS_ALONE is false, also passes MARK
+ * to the figures of all processes that report no steps. */
 static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                          const struct verdict_mark *mark, bool is_senders_alone)
 {

@@ -65,9 +65,9 @@ void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
 /* Time for which a leak must have been probable in a running job without a known epoch. */
 enum { JUDGE_LASTING_S = 10 };
-/* Returns true if a leak has just become probable. If the judge BEFORE, which has read the run up
- * to JUDGE_LASTING_S earlier, also found it probable, judge_confirm makes the next judge_update
- * call it a leak. */
+/* Returns true if a leak has just become probable. To confirm the leak, pass judge_confirm a judge
+ * BEFORE that has read the same run, but only up to JUDGE_LASTING_S earlier. If BEFORE found the
+ * leak probable too, the next judge_update judges the job as leaking. */
 bool judge_awaits_confirmation(const struct judge *j);
 void judge_confirm(struct judge *j, const struct judge *before);
 

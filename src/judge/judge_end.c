@@ -26,7 +26,8 @@ static bool began_early(const struct judge *j, uint64_t first_ns)
     return first_ns <= j->begun_ns + (j->run->tick_ns - j->begun_ns) / 2;
 }
 
-/* Returns false if the job's series is paused, or if a GPU was released before the end. */
+/* Returns true if S began early and has a reading from the end of the job. This excludes a paused
+ * series of the job, and the series of a GPU that was released before the end. */
 static bool was_read_to_the_end(const struct judge *j, const struct judge_series *s)
 {
     return s && s->has_first && began_early(j, s->first_ns) && judge_is_just_now(j, s->last_ns);

@@ -10,7 +10,8 @@
 
 /* Longest time from the start of a process to its first heap reading. */
 enum { FIRST_SAMPLE_S = 10 };
-/* Growth is outside the heap if more than this fraction of it is. */
+/* Growth is treated as growth outside the heap if more than this fraction of it is outside the
+ * heap. */
 static const double OUTSIDE = 0.5;
 /* A process with more than this fraction of the growth of all processes represents the job. */
 static const double MAIN_PART = 0.5;
@@ -24,7 +25,7 @@ static const double SHAPE_LEAK_FROM = 0.8;
 static const double LASTING_LEAK_FROM = 0.6, SINGLE_LEAK_FROM = 0.98;
 enum { SINGLE_AFTER_S = 25 };
 
-/* A job that was killed has ended, but is not over. */
+/* A job that was killed has HAS_ENDED set, but not IS_OVER, because it did not end by itself. */
 static bool is_running(const struct judge *j)
 {
     return !j->is_over && !j->has_ended;
@@ -154,7 +155,7 @@ static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
            !(e.sites.settled.known && e.sites.settled.growth > (1 - OUTSIDE) * e.resident.growth);
 }
 
-/* Returns true if most of the growth of one of the job's processes is outside the heap. */
+/* Returns true if the job has a process with most of its growth outside the heap. */
 static bool is_job_outside_heap(const struct judge *j)
 {
     struct run_entity *e;
@@ -346,8 +347,8 @@ static void settle_one(const struct judge *j, const struct run_entity *p, struct
         verdict_set_limited(&s->result, &s->series, &s->limit, &limited);
 }
 
-/* Returns true if the job has a heap profile with enough readings. For a running job any heap
- * profile will do, because more readings may follow. */
+/* Returns true if the job has a heap profile with enough readings. For a running job, returns true
+ * for any heap profile, because more readings may follow. */
 static bool has_profile(const struct judge *j)
 {
     for (size_t i = 0; i < j->held_count; i++)
@@ -372,7 +373,8 @@ void judge_settle_whole(struct judge *j)
 }
 
 /* Returns true if ONE rather than OTHER, which may be NULL, decides the verdict on the job. In a
- * running job, a leak with the highest probability may not have been probable for long enough. */
+ * running job, a process judged as leaking comes first: the process with the highest probability
+ * may not have been probable for long enough. */
 static bool is_graver(const struct judge *j, const struct verdict_result *one,
                       const struct verdict_result *other)
 {

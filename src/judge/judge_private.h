@@ -143,12 +143,13 @@ void judge_figures_exit(struct judge *j, int32_t pid);
 const char *judge_figure_label(const struct run_entity *figure);
 /* Returns the series of the live heap that P reports, or NULL. */
 struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
-/* Returns the fraction of P's growth, 0 to 1, outside the heap that P reports; 0 if unknown. */
+/* Returns the fraction, 0 to 1, of P's growth that is outside the heap reported by P; 0 if
+ * unknown. */
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
 /* Revises the verdict on P using the heap that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
 /* Revises the verdict on the job using the heap that P reports, because most of the job's growth
- * may be P's. */
+ * may be growth of P. */
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
 
 /* Removes from all forecasts the times at which verdicts would have been decided, because the job
@@ -156,9 +157,9 @@ void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p
 void judge_drop_forecasts(struct judge *j);
 /* Returns true if P has exited and its parent started another process for the same purpose. */
 bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
-/* Returns true if P replaced processes that have exited, and P neither uses more memory nor has
- * lived much longer than they did. P will then be replaced as well and release its memory, so it is
- * not evidence about the job. */
+/* Returns true if P replaced processes that have exited, and is similar to them: P must not use
+ * more memory, and must not have lived much longer. P will then be replaced as well and release its
+ * memory, so it is not evidence about the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
 /* Returns true if T_NS is so recent that it would be part of the end of the job if the job ended
  * now. */

@@ -16,8 +16,7 @@ enum {
 /* A process with this many times the memory of the largest one before it is not a replacement. */
 static const double HIGHER = 1.05;
 
-/* Returns the parent of P, which is searched among living processes and exited ones that were
- * judged. */
+/* Finds the parent of P among living processes, and among exited processes that were judged. */
 static const struct run_entity *parent_of(const struct judge *j, const struct run_entity *p)
 {
     struct run_entity *const *living;

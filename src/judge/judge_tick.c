@@ -174,9 +174,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Adds a reading of the job's memory, from the job's cgroup if it has one. A second series adds up
- * the leakable memory of each process, and the memory that the kernel charges to the job but not to
- * any process. */
+/* Adds a reading of the job's memory, from the job's cgroup if it has one. Also adds a reading of a
+ * second series: the sum of the leakable memory of all processes, plus the memory that the kernel
+ * charges to the job but that no process maps. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;

@@ -57,7 +57,8 @@ static bool list_processes(struct judge *j)
     return true;
 }
 
-/* Sets the verdict on the job. Returns the index of the process whose values it uses, or N. */
+/* Stores the verdict on the job in RET. RET describes either WHOLE or one of the processes; returns
+ * the index of that process, or N if there is none. */
 static size_t tree_result(const struct verdict_member *members, size_t n,
                           const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
                           struct verdict_result *ret)

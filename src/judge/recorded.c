@@ -56,8 +56,8 @@ static void set_profile_readings(struct recorded *r)
     judge_set_held(r->judge, list, count);
 }
 
-/* Confirms a leak that is probable at the end of the recording of a running job. To do so, judges
- * the job as it was JUDGE_LASTING_S earlier. */
+/* For the recording of a running job: if a leak has just become probable, judges the job as it was
+ * JUDGE_LASTING_S earlier, to find out whether the leak was probable then too. */
 static int confirm(const struct recorded *r, const struct run_settings *settings,
                    const struct judge_options *options, struct err *err)
 {

@@ -72,7 +72,7 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
-    assert(known); /* every listed process has state in the judge */
+    assert(known); /* the judge keeps state for every listed process */
     a->has_role = !known->rows;
     a->pid = p->info.id.pid;
     a->has_pid = a->has_role || (j->run && j->run->table.is_job && a->pid > 0);

@@ -51,7 +51,7 @@ struct csv_run {
     const struct csv_options *options;
     struct run *run;
     struct csv_group **groups;
-    struct texts names; /* names of the groups, in the same order */
+    struct texts names; /* names of the groups, in the order of GROUPS */
     size_t count;
     uint32_t next_slot;
     struct csv_mark *marks;
@@ -237,7 +237,7 @@ static bool concerns(const struct csv_run *c, const struct csv_group *g, const s
     return m->pid == (g->sends_steps ? g->e->info.id.pid : c->leader);
 }
 
-/* Passes the marks before T_S that group G has not received yet to the observers. */
+/* Passes to the observers all marks before T_S that they have not received for group G yet. */
 static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
 {
     for (; g->next_mark < c->mark_count; g->next_mark++) {
@@ -407,7 +407,7 @@ static int csv_run_fill(struct csv_run *c)
     if (o->has_until_step && !c->has_any_step)
         return err_set(c->err, -EINVAL,
                        "--until-step %" PRIu64 ": %s has no steps; give its marks with --marks, or "
-                       "name its steps with --step-column",
+                       "name its column of steps with --step-column",
                        o->until_step, c->path);
     /* if the table has no rows, an empty series is added */
     if (c->count == 0 && !find_group(c, "", 0))

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "run/job_facts.h"
 
-/* NOLINTNEXTLINE(bugprone-macro-parentheses): names of members */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): PART and M are names of members */
 #define FACT(part, m) offsetof(struct job_facts, part.has_##m), offsetof(struct job_facts, part.m)
 
 static const struct job_metric {
@@ -23,15 +23,18 @@ static const struct job_metric {
      FACT(memory, unique_bytes), false},
     {"ebb_job_memory_limit_bytes", "Effective memory limit of a running job.",
      FACT(memory, limit_bytes), false},
-    {"ebb_job_memory_headroom_bytes", "Memory left below the effective limit.",
-     FACT(memory, headroom_bytes), false},
+    {"ebb_job_memory_headroom_bytes",
+     "Memory that a running job has left below its effective limit.", FACT(memory, headroom_bytes),
+     false},
     {"ebb_job_gpu_memory_bytes", "GPU memory of a running job.", FACT(memory, gpu_bytes), false},
-    {"ebb_job_memory_growth_bytes_per_minute", "Growth rate of the baseline, from the verdict.",
+    {"ebb_job_memory_growth_bytes_per_minute",
+     "Growth rate of a running job's baseline, from the verdict.",
      FACT(verdict, rate_bytes_per_min), true},
     {"ebb_job_step", "Latest step of a running job.", FACT(progress, step), false},
-    {"ebb_job_steps_per_second", "Steps per second.", FACT(progress, steps_per_s), true},
-    {"ebb_job_eta_seconds", "Time to the last step at the current pace.", FACT(progress, eta_s),
+    {"ebb_job_steps_per_second", "Steps per second of a running job.", FACT(progress, steps_per_s),
      true},
+    {"ebb_job_eta_seconds", "Time until a running job reaches its last step at the current pace.",
+     FACT(progress, eta_s), true},
 };
 
 void metrics_put_head(struct buf *out, const char *name, const char *type, const char *help)

@@ -570,8 +570,8 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    /* Each step is counted once, although every rank reports it, and both the job itself and the
-     * ebb package may do so. */
+    /* Each step is counted once, although it may be reported several times: by every rank, and by
+     * both the job itself and the ebb package. */
     if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
         run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {

@@ -66,12 +66,12 @@ struct run_entities {
     size_t count, cap;
 };
 
-/* Returns true if the newest tick of the run has a reading of FIELD of E. */
+/* Returns true if FIELD of E was read in the newest tick of the run. */
 bool run_was_read(const struct run *run, const struct run_entity *e, unsigned field);
 
 struct run_mark {
     uint64_t t_ns;
-    /* sequence number among all marks of the run, which orders marks of the same time */
+    /* sequence number among all marks of the run; marks with equal times are ordered by it */
     uint64_t number;
     enum mark_kind kind;
     int32_t pid;
@@ -134,8 +134,8 @@ struct run_observer {
     struct run_observer *next;
 };
 
-/* Calls the function CALLBACK, with the remaining arguments, of every observer of RUN that has one.
- */
+/* For every observer of RUN that has the callback CALLBACK, calls it with the remaining
+ * arguments. */
 #define RUN_NOTIFY(run, callback, ...)                                                             \
     do {                                                                                           \
         for (struct run_observer *o_ = (run)->observers; o_; o_ = o_->next)                        \

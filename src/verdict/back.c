@@ -1,5 +1,5 @@
-/* Recognizes rises that are not new growth: memory returns to an earlier level, or falls back to
- * the same baseline. */
+/* Recognizes rises that are not new growth: rises back to an earlier level, and rises that were
+ * released down to the same baseline. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -64,9 +64,9 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
         return false;
     low = w->y[--last];
     /* Search backwards from the last trough for an earlier trough at the same level, with a rise
-     * between them that was released. For the distance between the two troughs, no reading before
-     * the earlier one may be lower; otherwise memory only passed through that level on its way
-     * up. */
+     * between them that was released. Before the earlier trough, for a time as long as the distance
+     * between the two troughs, no reading may be lower; otherwise memory only passed through that
+     * level on its way up. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

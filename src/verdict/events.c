@@ -10,8 +10,8 @@ enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
 /* A training schedule (longer texts, larger batches, unfrozen layers) raises the baseline only a
  * few times, at epoch ends. While a job runs, one more epoch of growth is therefore required. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-/* With fewer jumps than this, each must exceed the noise more clearly, because noise easily
- * produces two. */
+/* With fewer jumps than this, each jump must exceed the noise more clearly, because noise alone
+ * easily produces two jumps. */
 enum { FEW_JUMPS = 3 };
 enum { SEEN_AFTER = 3 }; /* number of step ends that must follow an event before it is used */
 /* Thresholds on the mean number of readings between two events. Below READINGS_APART, events are
@@ -36,8 +36,8 @@ static const double GOES_ON = 0.8;
  * whose memory was released. */
 static const double TIMES_LOST = 2.5;
 
-/* Thresholds for growth that is known to be a leak. Its jumps must be equivalent to equal jumps at
- * a fraction PIECES_PART of the events or more. The share of growth at events must exceed the share
+/* Thresholds for growth that is known to be a leak. The effective number of its jumps must be at
+ * least PIECES_PART times the number of jumps. The share of growth at events must exceed the share
  * expected by chance by CHANCE_Z standard deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
@@ -103,7 +103,7 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
 }
 
 /* Estimates the noise from changes of memory between events, where memory should stay constant.
- * Returns at most NOISE, which is too high if events are only a few readings apart, because it then
+ * Returns at most NOISE. If events are only a few readings apart, NOISE is too high, because it
  * includes the jumps. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
@@ -135,7 +135,7 @@ struct jumps {
 
 /* Adds an event to the totals. The jump at the first event is left out, because it does not
  * indicate a leak: the first evaluation loads code and data that stay in memory, and most growth of
- * a warm-up occurs around it. */
+ * a warm-up occurs around the first event. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
@@ -164,9 +164,9 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* Returns true if the last jump exceeds the noise, and so do at least 80 % of the N jumps, or all
- * but one if N >= 4. In case the readings have no noise, a jump must also reach the fraction
- * RISE_OVER_MEAN of MEAN. */
+/* Returns true if enough of the N jumps, including the last one, exceed the noise. Enough is 80 %
+ * of the jumps or, if N >= 4, all but one. Because readings may have no noise, a jump must also
+ * exceed the fraction RISE_OVER_MEAN of MEAN. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
@@ -179,7 +179,7 @@ static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, doub
 
 /* Returns true if the later half of the jumps is about as large as the earlier half. Growth that
  * levels off adds less each time, for example a cache filled by evaluations, or heap fragmentation
- * that they cause. Outliers are clipped. */
+ * caused by evaluations. Outliers are clipped. */
 static bool jumps_continue(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
@@ -234,9 +234,9 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
 }
 
 /* Returns true if growth at events consists of enough jumps of similar size and its SHARE exceeds
- * chance. The effective number of jumps is (sum j)^2 / sum j^2. Of a leak that is unrelated to
- * events, the share EVEN falls near events on average; if such a leak has only a few jumps, all of
- * them may fall there by chance. */
+ * chance. The effective number of jumps is (sum j)^2 / sum j^2. If a leak is unrelated to events,
+ * the fraction EVEN of its growth occurs near events on average; if it has only a few jumps, all of
+ * them may occur near events by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;

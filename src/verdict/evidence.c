@@ -149,8 +149,8 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         span_text(b, v[0], v[1]));
     case VERDICT_SAID_SATURATING:
         return snprintf(out, size,
-                        "the samples fit growth that ends (a warm-up or a cache) as well as growth "
-                        "that continues");
+                        "growth that ends (a warm-up or a cache) and growth that continues fit the "
+                        "samples equally well");
     case VERDICT_SAID_LIMITED:
         return snprintf(out, size,
                         v[3] > 0 ? "%.0f %% of the growth is in a container that is %.0f %% full; "

@@ -11,10 +11,10 @@ static const double SECOND_EPOCH = 0.4;
 static const double END_Z = 2;
 /* Growth slower than this fraction of the earlier slope has ended. */
 static const double END_PART = 0.3;
-/* Smallest growth after the epoch, as a fraction of the growth expected at the epoch's rate, that
- * may continue while the expected growth is too small to be material. */
+/* Growth after the epoch may continue if it exceeds this fraction of the growth expected at the
+ * epoch's rate. This fraction applies while the expected growth is too small to be material. */
 static const double SOON_PART = 0.3;
-/* The same fraction once the expected growth is material. */
+/* The fraction that applies once the expected growth is material. */
 static const double SOON_PACE = 0.6;
 /* Growth that may continue is not judged until this many further epochs have passed. */
 static const double SOON_EPOCHS = 0.5;
@@ -150,9 +150,8 @@ static bool may_continue(const struct judging *j, const struct after *a)
     return true;
 }
 
-/* Returns true if it is too early to see whether growth ended: memory has kept growing at a good
- * part of the epoch's rate, but the expected growth is still too small to be distinguished from a
- * level baseline. */
+/* Returns true if it is too early to see whether growth ended: since the epoch, memory has grown at
+ * a good part of the epoch's rate, but for less than SOON_EPOCHS epochs. */
 static bool too_soon(const struct judging *j, const struct after *a)
 {
     double counts = j->v->options.material_fraction * a->w.low[0];
@@ -161,9 +160,9 @@ static bool too_soon(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if slower growth after the epoch is a separate rise, and not the tail of one curve
- * through both parts. This requires that a saturating curve fits both parts only together with a
- * line, and that the lower bound on the line's growth explains most of the growth since the
- * epoch. */
+ * through both parts. For a separate rise, a saturating curve must fit both parts only together
+ * with a line. Most of the growth since the epoch must be explained by the growth of this line,
+ * taken at its lower bound. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
@@ -177,8 +176,8 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
 {
     const struct shape *s = &a->s;
     double pace = after_pace(a), elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
-    /* Small growth must be a straight line to be a leak; slow growth must be one over a whole
-     * epoch. */
+    /* Small growth is a leak only if it is a straight line. Growth much slower than in the epoch is
+     * a leak only if it is a straight line for at least another epoch. */
     bool little = a->since <= j->v->options.material_fraction * s->floor_first;
     bool plain = !s->chunky && s->sep.bic_line < fmin(s->sep.bic_power, s->sep.bic_end) + 2;
     bool own = is_separate_rise(j, a);
@@ -201,7 +200,8 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
             judge_late_wait(k, 0.3 * a->epoch) == 0);
 }
 
-/* Returns true if too few readings have followed the epoch to decide that growth ended with it. */
+/* Returns true if too few readings have followed the epoch to decide whether growth ended with the
+ * epoch. */
 static bool is_early(const struct judging *j, const struct after *a)
 {
     bool continues = a->expected > 0 && a->since > 0.3 * a->expected;

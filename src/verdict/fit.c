@@ -227,7 +227,7 @@ static double residual_rho(const struct columns *c, const double *y, const struc
     for (size_t i = 0; i < m->n; i++) {
         double e = y[i];
         for (size_t p = 0; p < m->k; p++)
-            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): n are set */
+            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all n are set */
             e -= m->beta[p] * c->col[p][i];
         den += e * e;
         if (i)

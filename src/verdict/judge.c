@@ -134,8 +134,8 @@ bool judging_use_steps(const struct verdict_series *v)
     return now - v->last_step_s <= fmax(60, 0.25 * (now - v->first_step_s));
 }
 
-/* Sets the smallest detectable growth rate: material growth over the window, or over the time
- * since growth stopped. */
+/* Sets the smallest detectable growth rate: the smallest material growth, divided by the length of
+ * the window or by the time since growth stopped. */
 static void set_detectable(const struct judging *j)
 {
     struct verdict_result *r = j->r;

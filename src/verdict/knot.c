@@ -76,8 +76,8 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     return true;
 }
 
-/* Returns true if the latest readings grow at no less than KNOT_LATE times SLOPE. IN is the index
- * of the first reading after the knot. */
+/* Returns true if the slope of the latest readings is at least KNOT_LATE times SLOPE. IN is the
+ * index of the first reading after the knot. */
 static bool slope_continues(const struct view *w, size_t in, double slope)
 {
     double end = w->x[w->n - 1], part = KNOT_LAST * (end - w->x[in]);

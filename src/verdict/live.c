@@ -7,8 +7,8 @@
 static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
 /* Fraction of the growth of resident memory that the live heap must explain. */
 static const double SHARE = 0.5;
-/* A leak of resident memory is called stepping if a stepping live heap grows at no less than this
- * fraction of its rate. */
+/* A leak of resident memory is called stepping if the live heap is stepping and grows at this
+ * fraction of the rate of resident memory or faster. */
 static const double MOST = 0.7;
 /* Smallest growth of the live heap that is considered, as a fraction of the resident baseline. */
 static const double MATERIAL = 0.025;
@@ -113,9 +113,9 @@ static bool resident_follows(const struct verdict_result *resident,
 
 /* Handles level resident memory whose live heap grows into memory that was already resident. This
  * is a leak at the rate of the live heap, with two exceptions. First, if resident memory has fallen
- * by much of that growth, the heap was released after its last reading, unless the slope of
- * resident memory confirms the growth. Second, if the live heap exceeds resident memory, the
- * program never wrote to the added memory. */
+ * by much of that growth, the growth was released after the last reading of the live heap; such a
+ * fall is ignored if the slope of resident memory confirms the growth. Second, if the live heap
+ * exceeds resident memory, the program never wrote to the added memory. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;

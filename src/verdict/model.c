@@ -4,12 +4,12 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Growth of this fraction of all memory has a weight of 1; the weight of smaller growth is
- * proportional to it. */
+/* Growth by this fraction of all memory or more has a weight of 1; the weight of smaller growth is
+ * proportional to its size. */
 static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
-/* Thresholds for the steadiness of growth. Growth below SMALLEST, as a fraction of all memory,
- * reduces the steadiness in proportion. ROUGH_FACTOR multiplies the roughness, which is subtracted
- * from 1. */
+/* Thresholds for the steadiness of growth. If the growth is below the fraction SMALLEST of all
+ * memory, the steadiness is reduced in proportion. ROUGH_FACTOR multiplies the roughness, which is
+ * subtracted from 1. */
 static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
 /* Log evidence is divided by this before tanh; odds of e^6 are nearly certain. */
 static const double EVIDENCE_SCALE = 6;
@@ -45,8 +45,8 @@ static double share(double bytes, double all)
     return bytes > 0 ? log1p(100 * bytes / all) / log(101) : 0;
 }
 
-/* Returns the weight of T's growth, from 0 to 1. It is 1 if the growth is at least the fraction
- * MATERIAL of ALL, and proportional to smaller growth. */
+/* Returns the weight of T's growth, from 0 to 1. The weight is 1 if the growth is at least the
+ * fraction MATERIAL of ALL; the weight of smaller growth is proportional to its size. */
 static double weight_of(const struct trend *t, double all, double material)
 {
     return t->known ? at_most(t->growth / all / material, 1) : 0;
@@ -67,8 +67,8 @@ static double steady(const struct trend *t, double all)
     return forecast(t, all) * fmax(0, 1 - t->fallen);
 }
 
-/* Returns the steadiness of T's growth, from 0 to 1. It is 0 if growth has ended. Growth below the
- * fraction SMALLEST of ALL reduces it in proportion. */
+/* Returns the steadiness of T's growth, from 0 to 1. It is 0 if growth has ended. If the growth is
+ * below the fraction SMALLEST of ALL, the steadiness is reduced in proportion. */
 static double clean(const struct trend *t, double all)
 {
     return t->known && t->growth > 0
@@ -77,8 +77,9 @@ static double clean(const struct trend *t, double all)
                : 0;
 }
 
-/* Returns the growth rate after the first epoch relative to that within it, times WEIGHT. Over the
- * first quarter of the second epoch, the result is scaled up from 0 to its full value. */
+/* Returns WEIGHT times the ratio of the growth rate after the first epoch to the growth rate within
+ * the first epoch. Over the first quarter of the second epoch, the result is scaled up from 0 to
+ * its full value. */
 static double pace_past_epoch(const struct trend *t, double weight)
 {
     return t->known && t->epochs > 1 ? fmin(1.5, t->pace) * fmin(1, 4 * (t->epochs - 1)) * weight

@@ -15,14 +15,14 @@ struct model_sites {
      * sites that free little of what they allocate and clearly have more live bytes at the end than
      * in the middle. */
     double grown, grown_late;
-    /* Steady growth in bytes at call sites that free little, which excludes spurts: three times the
+    /* Steady growth in bytes, without spurts, at call sites that free little: three times the
      * smallest growth in any third of the run's second half (steady) or of its last three quarters
      * (steady_long). */
     double steady, steady_long;
     /* Growth over one epoch in bytes at call sites that free little, for a run past its first
-     * epoch. SUSTAINED is the sum of the lower of each site's growth rates within and after the
-     * first epoch. SLOWED is the sum of the decreases in growth rate of sites that slowed down
-     * after it. Both are 0 if unknown. */
+     * epoch. SUSTAINED adds up, over the sites, the lower of two growth rates: within the first
+     * epoch and after it. SLOWED adds up the decreases in growth rate of the sites that slowed down
+     * after the first epoch. Both are 0 if unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
     /* Trend of the same memory over the bytes that the process has allocated, instead of over

@@ -122,10 +122,10 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Forecasts the time to the limit in seconds or steps. RATE is the growth per PER of these units
- * (60 for a rate per minute), and one unit of x is UNIT_PER_X of them. The time and the rate are
- * printed side by side, so the interval of the time is at least as wide as the headroom divided by
- * the interval of the rate. */
+/* Forecasts the time to the limit in seconds or steps. RATE is the growth per PER seconds or steps
+ * (PER is 60 for a rate per minute). One unit of x is UNIT_PER_X seconds or steps. The time and the
+ * rate are printed side by side, so the interval of the time is at least as wide as the headroom
+ * divided by the interval of the rate. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)

@@ -19,7 +19,7 @@ static const double EVEN_CHANCE = 0.7;
 /* Smallest slope of the earlier half, as a fraction of the later half's slope; a leak may
  * accelerate. */
 static const double EVEN_EARLY = 0.7;
-/* Smallest number of equal steps to which the growth must be equivalent; fewer prove nothing. */
+/* Smallest effective number of steps in the growth (RISES in shape.h); fewer prove nothing. */
 static const double STEPS = 8;
 /* Highest confidence, since a first epoch as long as the job cannot be excluded. */
 static const double CONFIDENCE = 0.65;

@@ -35,7 +35,8 @@ static double ranks_median(double *values, size_t n)
 }
 
 /* Returns true if rates per step are compared. They are preferred, because growth per minute is
- * lower on slower nodes. Rates per minute are compared if more ranks have one. */
+ * lower on slower nodes. Rates per minute are compared only if more ranks have a rate per minute
+ * than a rate per step. */
 static bool ranks_by_step(const struct verdict_result *const *results, size_t n)
 {
     size_t by_step = 0, by_min = 0;
@@ -66,7 +67,7 @@ static double student_tail(double t, size_t freedom)
 
 /* Converts a p-value to the log of an e-value: the mean over k of k p^(k-1), which is valid for any
  * alternative (Vovk and Wang 2021). For a rank that is like its peers, the e-value's expectation is
- * at most 1, so odds may be multiplied by it. */
+ * at most 1, so odds may be multiplied by the e-value. */
 static double log_e_value(double p)
 {
     double l = log(p);
@@ -80,8 +81,8 @@ static double rate_variance(const struct verdict_interval *rate)
     return isfinite(half) ? half * half : rate->value * rate->value;
 }
 
-/* Collects the growth rates and the smallest detectable rates. Returns the median of the latter,
- * which is the resolution of the comparison. */
+/* Collects the growth rates and the smallest detectable rates. Returns the median of the smallest
+ * detectable rates, which is the resolution of the comparison. */
 static double ranks_collect(const struct verdict_result *const *results, size_t n, double *scratch,
                             struct ranks_peers *p, struct ranks_place *places)
 {

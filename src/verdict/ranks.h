@@ -7,7 +7,7 @@
 
 /* The comparison of one rank with its peers. */
 struct ranks_place {
-    bool is_compared; /* false if its growth rate is unknown, or if it has no peers */
+    bool is_compared; /* false if the rank's growth rate is unknown or the rank has no peers */
     double rate;      /* growth rate in the unit of ranks_peers */
     double score;     /* robust z: distance of RATE above the median, in standard deviations */
     /* Log of the e-value against "this rank grows like its peers"; never negative. It is already
@@ -31,9 +31,9 @@ void ranks_compare(const struct verdict_result *const *results, size_t n, double
                    struct ranks_peers *ret, struct ranks_place *places);
 
 /* Returns the probability that a rank with verdict R leaks, given its PLACE among PEERS, or 0 if
- * the peers provide no evidence. They do if most of them are flat and the lower bound of R's rate
- * is positive. The odds of R are then multiplied by the e-value; unknown odds are treated as
- * 1:1. */
+ * the peers provide no evidence. The peers provide evidence if most of them are flat and the lower
+ * bound of R's rate is positive. The odds of R are then multiplied by the e-value; unknown odds are
+ * treated as 1:1. */
 double ranks_probability(const struct verdict_result *r, const struct ranks_place *place,
                          const struct ranks_peers *peers);
 /* Adds the comparison with the peers to R as its first evidence. */

@@ -6,9 +6,10 @@
 static const double T_AT_LEAST = 6; /* smallest t statistic of a significant slope */
 /* Smallest significant growth, in standard deviations of the block minima. */
 static const double SPREADS_AT_LEAST = 4;
-/* Shortest duration, in seconds, of a late rise that is judged early. */
+/* Shortest duration, in seconds, of a fast rise after a level stretch. Such a rise is judged before
+ * it has lasted SLOW_PART of the time before it. */
 static const double FAST_AT_LEAST_S = 40;
-/* Shortest duration of such a rise, as a fraction of the time before it. */
+/* Shortest duration of such a fast rise, as a fraction of the time before it. */
 static const double FAST_PART = 0.08;
 /* Shortest level stretch before such a rise, in seconds. */
 static const double SETTLED_AT_LEAST_S = 15;
@@ -18,7 +19,7 @@ static const double SETTLED_PART = 0.2;
 static const double FAST_OVER_FALL = 1.5;
 /* Largest roughness of such a rise. A rougher one, shaped like an S or a bow, is a warm-up. */
 static const double FAST_ROUGHNESS = 0.04;
-/* A slow late rise must last this fraction of all the time before it. */
+/* A slow rise after a level stretch must last this fraction of all the time before it. */
 static const double SLOW_PART = 0.5;
 /* Fraction of the mean slope required in the last sixth of a rise. */
 static const double FRESH_AT_LEAST = 0.33;
@@ -51,8 +52,8 @@ bool judge_is_rise(const struct judging *j)
 }
 
 /* Returns true if the baseline was level for LENGTH before the onset. The shape does not show this,
- * because the largest jumps were removed before it was found; without them, a start-up in jumps can
- * look level. */
+ * because the largest jumps were removed before the shape was computed; without its jumps, a
+ * start-up can look level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
@@ -129,8 +130,8 @@ static void add_reason_open(struct judging *j, const struct open_rise *r, double
         judging_add_evidence(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
 }
 
-/* Leaves the verdict undecided, or filling if steps are known. WAIT is the x at which the verdict
- * will be decided. */
+/* Sets a verdict that is still open: filling or undecided. WAIT is the x at which an undecided
+ * verdict will be decided. */
 static void leave_open(struct judging *j, double cap, double elapsed, double wait)
 {
     const struct shape *s = &j->s;
@@ -156,8 +157,8 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
 }
 
 /* Returns true if growth in the last third is small compared with both the earlier growth and all
- * memory. Comparing with the earlier growth alone is not enough: if that includes start-up, even a
- * leak is comparatively small. */
+ * memory. Comparing with the earlier growth alone is not enough: if the earlier growth includes
+ * start-up, even a leak is comparatively small. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);

@@ -1,4 +1,5 @@
-/* Finds whether the baseline of a saw-tooth with the period of an epoch rises. */
+/* Compares epochs of memory that rises and falls once per epoch (a saw-tooth), and finds whether
+ * its baseline rises. */
 #include "verdict/season.h"
 
 #include <math.h>
@@ -30,9 +31,11 @@ static const double SPREAD_NORMAL = 1.15;
 static const double REPEATS = 0.2;
 /* Every epoch must release at least this multiple of the spread about a straight line. */
 static const double FALL_SPREADS = 1.5;
-/* A pair must rise by this multiple of the spread of the differences. */
+/* A pair of epochs counts as rising if memory rises from one to the other by this multiple of the
+ * spread of the differences. */
 static const double OVER_SPREAD = 2;
-/* Smallest ratio between the rise of a pair and the typical rise, in either direction. */
+/* The rise of a pair may be smaller or larger than the typical rise, but the smaller of the two
+ * must be at least this fraction of the larger one. */
 static const double ALIKE = 0.5;
 /* Lower bound on the later rises, as a fraction of the earlier ones. */
 static const double GOES_ON = 0.85;
@@ -140,8 +143,8 @@ static double take_pairs(struct epochs *p)
                : 0;
 }
 
-/* Returns the spread of the same readings about a straight line, for comparison; it ignores
- * epochs. */
+/* Returns the spread of the same readings about one straight line through all epochs, for
+ * comparison. */
 static double plain_spread(const struct epochs *p)
 {
     double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;
@@ -252,7 +255,7 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* Drops all evidence, because it describes the baseline of a saw-tooth, which is noisy. */
+/* Drops all evidence. It was found in the baseline, and the baseline of a saw-tooth is noisy. */
 static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;
@@ -260,8 +263,8 @@ static void drop_evidence(struct verdict_result *r)
 }
 
 /* Sets the verdict to stable or spiking if all epochs are equally high. If the baseline has clearly
- * grown, it did so before these epochs, and the verdict stays. Slight growth is ignored, because
- * the lowest point of a tooth is not always sampled. */
+ * grown, it grew before these epochs, and the verdict is not changed. Slight growth of the baseline
+ * is ignored, because the lowest point of a tooth is not always sampled. */
 static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;

@@ -6,13 +6,15 @@
 /* Above LEAK_FROM and below NO_LEAK_UNTIL, the probability decides. In between, the shape of
  * resident memory decides, with low confidence. */
 static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.2, OPEN_CONFIDENCE = 0.65;
-/* Higher for a running job, because it is judged many times and its growth may still end. */
+/* The probability above which a running job is called a leak. It is higher than LEAK_FROM, because
+ * a running job is judged many times and its growth may still end. */
 static const double RUNNING_LEAK_FROM = 0.92;
 /* If a job ends before this many epochs, growth up to its end may be the first epoch filling a
  * cache. */
 static const double FIRST_EPOCH = 1.15;
-/* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded.
- * While such a job runs, a leak has this confidence, because it was probable for some time. */
+/* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded. A
+ * running job without a known epoch is called a leak only after a leak has been probable for some
+ * time, so this is then the confidence. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)
@@ -29,7 +31,8 @@ bool verdict_may_be_first_epoch(const struct trend *resident)
     return resident->epochs > 0 && resident->epochs < FIRST_EPOCH;
 }
 
-/* Adds the two features that contribute most to a leak as evidence, unless a leak is improbable. */
+/* Adds the probability of a leak as evidence and, if a leak is probable, the two features that
+ * contribute most to it. */
 static void add_reasons(struct verdict_result *r)
 {
     int best = -1, second = -1;

@@ -108,7 +108,7 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
 }
 
 /* Computes the significance of the straight part. It uses the block minima, because the baseline
- * never falls by construction and would look more significant than it is. */
+ * never falls by construction, so that its rise would look too significant. */
 static void straight_significance(const struct view *w, struct shape *r)
 {
     size_t n = w->n - r->from, still = 0;

@@ -28,7 +28,7 @@ struct view {
 };
 
 /* Copies the slots of V's envelope from FROM_X on. Slots between HISTORY_X and FROM_X are not
- * copied, but show which rises were released and which levels lasted. */
+ * copied; they are only used to find which rises were released and which levels lasted. */
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
                 double from_x);
 /* Returns the baseline at X, interpolated between slots. */
@@ -65,8 +65,9 @@ struct shape {
     double onset, span, slope, slope_se, rise;
     double t_stat; /* t statistic of the straight part's slope, computed with n_eff points */
     double n_eff;
-    double above_past; /* height of the straight part's end above every earlier level that lasted */
-    /* equivalent number of equal steps: (sum d)^2 / sum d^2, where d are the moves of the
+    /* height of the straight part's end above the highest earlier level that lasted */
+    double above_past;
+    /* effective number of steps in the growth: (sum d)^2 / sum d^2, where d are the moves of the
      * baseline */
     double rises;
     double roughness; /* RMS deviation from the straight part, relative to its rise */

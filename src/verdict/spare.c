@@ -39,8 +39,9 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* Sets the verdict. Undecided growth ended with the growth of the live heap. Growth judged as a
- * leak is not a leak, but has not ended either, so its verdict becomes undecided. */
+/* Sets the verdict on growth that the allocator retains. Undecided growth is judged plateaued,
+ * because it ended with the growth of the live heap. A leak becomes undecided, because retained
+ * memory is not a leak but may go on growing. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {

@@ -7,8 +7,8 @@
 
 #include "verdict/verdict.h"
 
-/* Tables are judged after the job, so their readings can be held longer: exits take longer on a
- * busy machine. */
+/* The readings of a table are held longer, for TAIL_TABLE_S, because exits take longer on a busy
+ * machine. This is possible because a table is judged after the job. */
 enum { TAIL_HELD = 64, TAIL_S = 3, TAIL_TABLE_S = 10, TAIL_FED = 3 };
 
 struct tail_reading {

@@ -6,8 +6,9 @@
 
 enum { RANK_GROWS = 3 };
 
-/* The rate of one process is added to that of another only if this fraction of its growth is
- * unshared. The rest may be shared pages, which would be counted twice. */
+/* A process's growth rate is added to the rate of the fastest-growing process only if at least this
+ * fraction of the added growth is unshared. The rest may be shared pages, which would be counted
+ * twice. */
 static const double OWN_PART = 0.5;
 /* Growth below this fraction of all memory, or of the process's own memory, is ignored. */
 static const double LITTLE = 0.05;

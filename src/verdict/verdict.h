@@ -94,7 +94,7 @@ struct verdict_series {
     double worked_s; /* running time in seconds at which work ended, or 0 if unknown */
     double first_epoch_step, first_epoch_s;
     double last_step, last_step_s, first_step, first_step_s;
-    double step_sampled; /* value of samples at the last recorded step */
+    double step_sampled; /* value of SAMPLES at the last recorded step */
     uint64_t steps_per_epoch, examples, batch, max_steps;
     uint32_t n_recent, steps_taken;
     bool has_begin, has_end, has_first_epoch, has_step, step_only, is_over;
@@ -164,7 +164,7 @@ enum verdict_evidence_code {
     /* value[]: residual slope per minute or step, by_step, growth since then in bytes */
     VERDICT_SAID_RESIDUAL,
     VERDICT_SAID_GROWS, /* value[]: duration of the growth, by_step, growth in bytes */
-    /* value[] is unused; growth that ends fits the samples as well as growth that continues */
+    /* value[] is unused; growth that ends and growth that continues fit the samples equally well */
     VERDICT_SAID_SATURATING,
     VERDICT_SAID_SLOWING, /* value[]: slope of the last third relative to the mean slope */
     /* value[]: step, step at which the epoch ends, bytes per step, bytes per example or 0 */
@@ -333,8 +333,8 @@ struct verdict_limited {
     bool is_growing; /* false if the container is full or has stopped growing */
 };
 /* Returns true and sets RET if the container C explains most of the growth of RESIDENT since C's
- * first reading, and little else has grown lately. The share is computed from the live heap LIVE,
- * unless LIVE is NULL, because resident memory also contains memory that the allocator retains. */
+ * first reading, and little else has grown lately. If LIVE is not NULL, the share is computed from
+ * the live heap LIVE, because resident memory also contains memory that the allocator retains. */
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
                           const struct verdict_container *c, struct verdict_limited *ret);
 /* Returns true if the container OTHER grew considerably in the last third of the time for which C
@@ -350,13 +350,15 @@ void verdict_set_limited(struct verdict_result *r, const struct verdict_series *
                          const struct verdict_limit *limit, const struct verdict_limited *l);
 
 /* Sets word, leak and confidence of R, the verdict on V, from its probability and from LEAK, which
- * that probability implies. While the job runs, only a leak changes them. BYTES_PER_S is the rate
- * of a leak that resident memory does not show, or 0 if unknown. IS_OUTSIDE means that the growth
- * is in no heap; a low probability is then due to missing evidence and does not rule out a leak. */
+ * that probability implies. While the job runs, word, leak and confidence change only if LEAK is
+ * yes. BYTES_PER_S is the rate of a leak that resident memory does not show, or 0 if unknown.
+ * IS_OUTSIDE means that the growth is in no heap; a low probability is then due to missing evidence
+ * and does not rule out a leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
                     bool is_outside);
-/* Makes R, the verdict on a running job, undecided if only the shape shows a leak. */
+/* Makes R undecided if it is a leak, and stores in R that the shape of memory shows a leak. Call
+ * this for a running job as long as the other evidence does not confirm a leak. */
 void verdict_leave_open(struct verdict_result *r);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
 /* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */

@@ -32,8 +32,8 @@ struct track {
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* Returns the time for which memory had been high before its fall at slot FALL: the time since it
- * was last near the level of the trough at slot LOW, which follows the fall. */
+/* Returns how long memory had been high when it fell at slot FALL. LOW is the slot of the trough
+ * after this fall; memory is high while it is well above the level of this trough. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -158,8 +158,8 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
 }
 
 /* Returns the number of slots, among the first N, before the end of the process's work, or N if
- * that end is unknown. If the later slots span more time than any exit takes, the process was
- * sampled too rarely, and all N slots remain. */
+ * that end is unknown. Also returns N if the later slots span more time than any exit takes,
+ * because the process was then sampled too rarely. */
 static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
                                        size_t n)
 {

@@ -40,7 +40,7 @@ static void advice_for_a_full_cache_does_not_repeat_its_call_site(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void advice_says_no_leak_only_if_the_verdict_does(void **state)
+static void advice_rules_out_a_leak_only_if_the_verdict_does(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -186,7 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_memory_measured_in_the_run),
         T(advice_for_a_full_cache_does_not_repeat_its_call_site),
-        T(advice_says_no_leak_only_if_the_verdict_does),
+        T(advice_rules_out_a_leak_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
         T(advice_on_restarts_is_given_if_limit_and_steps_are_known),
         T(advice_is_to_remove_useless_cleanup_calls),

@@ -116,7 +116,7 @@ static void leaking_call_site_is_named_with_its_line(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void leak_without_a_leaking_call_site_names_the_largest_grower(void **state)
+static void call_site_with_the_most_growth_is_named_if_none_leaks(void **state)
 {
     (void)state;
     memory_leaks();
@@ -303,7 +303,7 @@ static void flat_heap_of_one_process_does_not_rule_out_causes_in_others(void **s
 }
 
 /* At the start, 250 MiB was free but not resident, because it had never been written to. */
-static void memory_free_from_the_start_makes_retention_unlikely(void **state)
+static void memory_that_was_free_at_the_start_makes_retention_unlikely(void **state)
 {
     (void)state;
     memory_leaks();
@@ -344,7 +344,7 @@ int main(void)
         T(tensors_without_grad_are_not_called_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
-        T(leak_without_a_leaking_call_site_names_the_largest_grower),
+        T(call_site_with_the_most_growth_is_named_if_none_leaks),
         T(growth_that_ended_is_attributed_to_its_live_call_site),
         T(variable_with_growing_graph_means_a_kept_graph),
         T(batch_live_at_the_last_reading_is_an_unlikely_cause),
@@ -360,7 +360,7 @@ int main(void)
         T(small_live_objects_of_a_call_site_are_not_called_retention),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
         T(flat_heap_of_one_process_does_not_rule_out_causes_in_others),
-        T(memory_free_from_the_start_makes_retention_unlikely),
+        T(memory_that_was_free_at_the_start_makes_retention_unlikely),
         T(constant_free_memory_in_the_allocator_contradicts_retention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

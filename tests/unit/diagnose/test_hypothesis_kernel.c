@@ -53,7 +53,7 @@ static void growing_shmem_is_diagnosed_as_shared_memory(void **state)
     expect_first(HYPOTHESIS_SHARED_MEMORY);
 }
 
-static void pinned_memory_cannot_be_tested_if_torch_reports_none(void **state)
+static void pinned_memory_cannot_be_tested_if_torch_does_not_report_it(void **state)
 {
     (void)state;
     memory_leaks();
@@ -98,7 +98,7 @@ static void swap_is_ruled_out_if_no_memory_was_swapped(void **state)
     expect(HYPOTHESIS_SWAP, NEARLY_CERTAIN);
 }
 
-static void huge_pages_are_ruled_out_only_if_they_are_disabled(void **state)
+static void uncounted_huge_pages_are_ruled_out_only_if_disabled(void **state)
 {
     (void)state;
     memory_leaks();
@@ -123,7 +123,7 @@ static void growth_in_huge_pages_is_not_called_retention(void **state)
     expect_first(HYPOTHESIS_THP);
 }
 
-static void constant_huge_pages_are_an_unlikely_cause_of_growth(void **state)
+static void constant_huge_pages_are_ruled_out_as_the_cause_of_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -152,7 +152,7 @@ static void grow_gpu(enum verdict_word word, double from, double to)
     s.f.gpu = (struct facts_verdict){.is_known = true, .word = word};
 }
 
-static void gpu_memory_used_before_the_first_sample_is_not_called_growth(void **state)
+static void gpu_growth_with_a_stable_verdict_is_ruled_out(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(908));
@@ -197,7 +197,7 @@ static void growth_of_unused_reserved_gpu_memory_means_fragmentation(void **stat
     expect_first(HYPOTHESIS_GPU_FRAGMENTS);
 }
 
-static void reserved_gpu_memory_once_in_use_is_not_called_fragmentation(void **state)
+static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -216,7 +216,7 @@ static void gpu_leak_is_not_called_fragmentation_if_reserved_memory_grows(void *
     expect_first(HYPOTHESIS_GPU);
 }
 
-static void growth_of_host_memory_rules_out_gpu_growth(void **state)
+static void constant_gpu_memory_of_a_leaking_job_rules_out_gpu_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -254,20 +254,20 @@ int main(void)
         T(page_cache_is_ruled_out_if_file_pages_are_constant),
         T(kernel_hypotheses_need_a_breakdown_of_resident_memory),
         T(growing_shmem_is_diagnosed_as_shared_memory),
-        T(pinned_memory_cannot_be_tested_if_torch_reports_none),
+        T(pinned_memory_cannot_be_tested_if_torch_does_not_report_it),
         T(pinned_shared_memory_is_diagnosed_as_pinned_memory),
         T(swap_is_ruled_out_if_no_memory_was_swapped),
-        T(huge_pages_are_ruled_out_only_if_they_are_disabled),
+        T(uncounted_huge_pages_are_ruled_out_only_if_disabled),
         T(growth_in_huge_pages_is_not_called_retention),
-        T(constant_huge_pages_are_an_unlikely_cause_of_growth),
+        T(constant_huge_pages_are_ruled_out_as_the_cause_of_growth),
         T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),
-        T(gpu_memory_used_before_the_first_sample_is_not_called_growth),
+        T(gpu_growth_with_a_stable_verdict_is_ruled_out),
         T(gpu_growth_that_stopped_is_diagnosed_if_above_10_percent),
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
         T(growth_of_unused_reserved_gpu_memory_means_fragmentation),
-        T(reserved_gpu_memory_once_in_use_is_not_called_fragmentation),
+        T(reserved_gpu_memory_that_was_in_use_is_not_fragmentation),
         T(gpu_leak_is_not_called_fragmentation_if_reserved_memory_grows),
-        T(growth_of_host_memory_rules_out_gpu_growth),
+        T(constant_gpu_memory_of_a_leaking_job_rules_out_gpu_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

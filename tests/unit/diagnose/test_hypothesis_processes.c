@@ -49,7 +49,7 @@ static void hypotheses_about_workers_are_ruled_out_without_workers(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void unclosed_process_pools_are_diagnosed_as_piling_up(void **state)
+static void growing_number_of_processes_is_diagnosed_as_piling_up(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -186,7 +186,7 @@ int main(void)
         T(launcher_without_a_training_process_is_diagnosed),
         T(compile_workers_with_constant_memory_are_called_overhead),
         T(hypotheses_about_workers_are_ruled_out_without_workers),
-        T(unclosed_process_pools_are_diagnosed_as_piling_up),
+        T(growing_number_of_processes_is_diagnosed_as_piling_up),
         T(leak_rules_out_causes_that_stop_growing_by_themselves),
         T(growing_unique_memory_with_flat_rss_means_copy_on_write),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),

@@ -9,7 +9,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void baselines_in_no_growth_evidence_exclude_a_final_peak(void **state)
+static void evidence_for_no_growth_excludes_a_peak_at_the_end(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(215), 100);
@@ -25,7 +25,7 @@ static void baselines_in_no_growth_evidence_exclude_a_final_peak(void **state)
                              "200 MiB of 215 MiB was allocated before"));
 }
 
-static void memory_before_training_is_limited_to_the_final_memory(void **state)
+static void memory_from_before_training_is_at_most_the_final_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(195), 100);
@@ -39,7 +39,7 @@ static void memory_before_training_is_limited_to_the_final_memory(void **state)
 }
 
 /* Without marks, growth that ends early is treated as start-up. */
-static void data_loaded_during_start_up_is_ranked_before_no_growth(void **state)
+static void data_load_ranks_above_no_growth_if_memory_grew_in_start_up(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(224), MIB(269), 60);
@@ -140,7 +140,8 @@ static void growth_that_ends_with_the_first_epoch_is_called_a_cache(void **state
     assert_true(has_evidence(h, EVIDENCE_FOR, ": about 1.00 MiB per example"));
 }
 
-/* During the first epoch it is not known whether the cache is already full. */
+/* The buffer is one large block, allocated before training, whose pages become resident as the job
+ * writes to them. */
 static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 {
     (void)state;
@@ -231,7 +232,7 @@ static void cache_is_a_likely_cause_during_the_first_epoch(void **state)
     assert_true(has_evidence(h, EVIDENCE_FOR, "step 190 of 1000"));
 }
 
-static void cache_hypothesis_is_undecided_without_an_epoch_length(void **state)
+static void cache_cannot_be_tested_without_an_epoch_length(void **state)
 {
     (void)state;
     memory_leaks();
@@ -362,8 +363,8 @@ static void growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes(void *
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_STEP)->word <= UNLIKELY);
 }
 
-/* Only the last evaluations retained memory, which the profiler shows but the baselines of the two
- * halves of the run do not. */
+/* Only the last evaluations raise resident memory, so the baselines of the two halves of the run do
+ * not differ. The live heap shows that these evaluations freed their memory. */
 static void memory_freed_after_evaluations_is_not_called_growth_at_events(void **state)
 {
     (void)state;
@@ -423,9 +424,9 @@ static void steady_growth_is_not_diagnosed_as_growth_at_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(baselines_in_no_growth_evidence_exclude_a_final_peak),
-        T(memory_before_training_is_limited_to_the_final_memory),
-        T(data_loaded_during_start_up_is_ranked_before_no_growth),
+        T(evidence_for_no_growth_excludes_a_peak_at_the_end),
+        T(memory_from_before_training_is_at_most_the_final_memory),
+        T(data_load_ranks_above_no_growth_if_memory_grew_in_start_up),
         T(single_jump_followed_by_flat_memory_means_data_load),
         T(single_jump_at_a_single_call_site_means_data_load),
         T(growth_within_one_long_step_is_a_jump),
@@ -443,7 +444,7 @@ int main(void)
         T(epoch_mark_alone_defines_the_end_of_the_first_epoch),
         T(epoch_mark_without_step_numbers_gives_no_epoch_length),
         T(cache_is_a_likely_cause_during_the_first_epoch),
-        T(cache_hypothesis_is_undecided_without_an_epoch_length),
+        T(cache_cannot_be_tested_without_an_epoch_length),
         T(gradient_accumulation_is_ruled_out_by_growth_at_step_ends),
         T(sawtooth_within_steps_is_gradient_accumulation),
         T(gradient_accumulation_cannot_be_tested_without_steps),

@@ -53,7 +53,7 @@ static void expect_bytes(double is, double wanted)
         fail_msg("%.0f bytes, not %.0f", is, wanted);
 }
 
-static void ledger_without_memory_breakdown_leaves_all_unexplained(void **state)
+static void ledger_without_a_breakdown_leaves_all_memory_unexplained(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -98,7 +98,7 @@ static void ledger_has_no_entry_for_arenas_that_were_not_counted(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
 
-static void growth_of_huge_pages_explains_growth_without_call_sites(void **state)
+static void growth_outside_call_sites_is_attributed_to_huge_pages(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -132,7 +132,8 @@ static void live_memory_in_huge_pages_is_part_of_the_live_heap(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), 0);
 }
 
-/* Sets the page counts of malloc's heaps; half of the pages are live memory. */
+/* Sets the resident bytes of malloc's heaps to START and NOW. The live memory in these heaps grows
+ * from 200 to 400 MiB. */
 static void set_heap_pages(double start, double now)
 {
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -223,7 +224,7 @@ static void growth_by_late_writes_is_not_attributed_to_small_blocks(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void sampling_error_is_not_growth_of_a_call_site(void **state)
+static void late_writes_within_the_sampling_error_are_not_assumed(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -341,7 +342,7 @@ static void live_memory_from_mmap_is_added_to_the_allocator_count(void **state)
 }
 
 /* When the allocator was last queried, 80 MiB had not been allocated yet. */
-static void samples_newer_than_the_allocator_count_are_added_to_it(void **state)
+static void growth_sampled_after_the_allocator_count_is_added_to_it(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -466,7 +467,7 @@ static void shared_mapping_of_a_call_site_is_not_heap_memory(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 1), MIB(400));
 }
 
-static void shared_mapping_is_not_heap_even_if_anonymous_memory_grows(void **state)
+static void mapping_known_to_be_shared_is_never_part_of_the_heap(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -490,9 +491,9 @@ static void call_site_of_unpinned_shared_memory_is_named(void **state)
     expect_bytes(ledger_live_growth(&s.ledger), 0);
 }
 
-/* The mapping can be part of the growth of anonymous memory, so the growth of shared memory has
- * another origin. */
-static void private_mapping_is_heap_even_if_shared_memory_grows(void **state)
+/* Anonymous memory grows by as much as the mapping, so the mapping is treated as anonymous, and the
+ * growth of shared memory has another origin. */
+static void mapping_is_heap_if_anonymous_memory_grows_as_much(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -565,11 +566,11 @@ static void ledger_of_a_run_without_samples_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(ledger_without_memory_breakdown_leaves_all_unexplained),
+        T(ledger_without_a_breakdown_leaves_all_memory_unexplained),
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
         T(ledger_has_no_entry_for_arenas_that_were_not_counted),
-        T(growth_of_huge_pages_explains_growth_without_call_sites),
+        T(growth_outside_call_sites_is_attributed_to_huge_pages),
         T(heap_pages_without_live_memory_are_retained_memory),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
         T(retained_memory_is_based_on_page_counts_if_known),
@@ -579,7 +580,7 @@ int main(void)
         T(live_memory_in_huge_pages_is_part_of_the_live_heap),
         T(call_site_of_a_large_block_that_is_filled_later_is_named),
         T(growth_by_late_writes_is_not_attributed_to_small_blocks),
-        T(sampling_error_is_not_growth_of_a_call_site),
+        T(late_writes_within_the_sampling_error_are_not_assumed),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
         T(retained_memory_equals_the_allocator_count_of_free_memory),
@@ -587,7 +588,7 @@ int main(void)
         T(correction_at_most_doubles_the_growth_of_a_call_site),
         T(free_heap_memory_beyond_rss_is_not_resident),
         T(live_memory_from_mmap_is_added_to_the_allocator_count),
-        T(samples_newer_than_the_allocator_count_are_added_to_it),
+        T(growth_sampled_after_the_allocator_count_is_added_to_it),
         T(ledger_includes_the_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
@@ -596,9 +597,9 @@ int main(void)
         T(ledger_without_a_profile_uses_allocator_count_and_census),
         T(pinned_memory_is_not_counted_again_as_shared),
         T(shared_mapping_of_a_call_site_is_not_heap_memory),
-        T(shared_mapping_is_not_heap_even_if_anonymous_memory_grows),
+        T(mapping_known_to_be_shared_is_never_part_of_the_heap),
         T(call_site_of_unpinned_shared_memory_is_named),
-        T(private_mapping_is_heap_even_if_shared_memory_grows),
+        T(mapping_is_heap_if_anonymous_memory_grows_as_much),
         T(shared_memory_is_not_attributed_to_malloc_call_sites),
         T(recently_pinned_memory_is_not_growth_of_shared_memory),
         T(pages_of_a_worker_are_shared_until_written_to),

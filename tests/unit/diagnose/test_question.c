@@ -18,7 +18,7 @@ static void stable_verdict_is_diagnosed_as_no_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void leaking_verdict_rules_out_the_no_growth_diagnosis(void **state)
+static void leaking_verdict_rules_out_the_diagnosis_no_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -155,7 +155,7 @@ static void growing_worker_is_diagnosed_if_the_trainer_is_flat(void **state)
     expect_main_process(0);
 }
 
-static void undecided_growth_in_only_the_first_half_is_not_diagnosed(void **state)
+static void undecided_growth_is_not_diagnosed_if_only_in_the_first_half(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(20));
@@ -214,7 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(stable_verdict_is_diagnosed_as_no_growth),
-        T(leaking_verdict_rules_out_the_no_growth_diagnosis),
+        T(leaking_verdict_rules_out_the_diagnosis_no_growth),
         T(file_pages_at_the_start_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
         T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
@@ -225,7 +225,7 @@ int main(void)
         T(file_pages_between_two_readings_change_with_rss),
         T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
-        T(undecided_growth_in_only_the_first_half_is_not_diagnosed),
+        T(undecided_growth_is_not_diagnosed_if_only_in_the_first_half),
         T(growth_that_stopped_is_diagnosed_if_it_exceeds_10_percent),
         T(growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),

@@ -32,7 +32,7 @@ struct job {
     bool has_list;
     /* maximum number of entries of the trainer's container, or 0 if unlimited */
     uint64_t container_limit;
-    bool is_spare; /* true if malloc retains all memory that the job kept and then freed */
+    bool is_spare; /* true if the trainer frees its growing memory and malloc retains it */
 };
 
 static struct job job_begin(const struct judge_options *options)
@@ -374,7 +374,7 @@ static void growing_mapped_page_cache_is_judged_stable(void **state)
 }
 
 /* Maps files at 40 MiB/s until reading LAST. The status is read at every third reading, and
- * training begins after the first reading. */
+ * training begins after the fourth reading. */
 static void map_files(struct job *job, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -408,7 +408,7 @@ static void newly_mapped_files_are_not_judged_as_a_memory_spike(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_are_judged_again_once_mapped_files_are_known(void **state)
+static void judging_resumes_once_the_size_of_mapped_files_is_known(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -477,7 +477,7 @@ static void exec_in_a_process_starts_a_new_memory_series(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void only_the_largest_processes_are_judged_among_thousands(void **state)
+static void only_the_largest_of_thousands_of_processes_are_judged(void **state)
 {
     enum { PROCESSES = 3000 };
     struct job job = job_begin(NULL);
@@ -522,7 +522,7 @@ static void list_of_verdicts_stays_valid_after_processes_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_keeps_the_verdict_of_its_exited_largest_process(void **state)
+static void job_keeps_its_verdict_after_its_largest_process_exits(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -581,7 +581,7 @@ static void training_restarted_in_a_process_is_judged_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void byte_limit_applies_to_the_job_and_percentage_to_the_host(void **state)
+static void limit_is_set_in_bytes_or_as_a_percentage_of_host_memory(void **state)
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
@@ -717,7 +717,7 @@ static void list_that_keeps_entries_of_a_limited_container_leaks(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void growth_of_a_container_with_a_limit_above_memory_is_a_leak(void **state)
+static void container_that_cannot_fill_before_memory_runs_out_leaks(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -743,7 +743,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void late_reported_metric_uses_the_epochs_of_the_job(void **state)
+static void metric_reported_late_uses_the_epochs_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -851,7 +851,7 @@ static void reported_metric_keeps_its_verdict_after_process_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void metrics_beyond_the_maximum_are_judged_when_others_end(void **state)
+static void metrics_beyond_the_maximum_replace_metrics_that_ended(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -925,30 +925,30 @@ int main(void)
         cmocka_unit_test(readings_followed_by_a_mark_are_kept_at_exit),
         cmocka_unit_test(growing_mapped_page_cache_is_judged_stable),
         cmocka_unit_test(newly_mapped_files_are_not_judged_as_a_memory_spike),
-        cmocka_unit_test(readings_are_judged_again_once_mapped_files_are_known),
+        cmocka_unit_test(judging_resumes_once_the_size_of_mapped_files_is_known),
         cmocka_unit_test(leak_of_swapped_out_memory_is_still_leaking),
         cmocka_unit_test(process_is_judged_only_after_its_status_was_read),
         cmocka_unit_test(exec_in_a_process_starts_a_new_memory_series),
-        cmocka_unit_test(only_the_largest_processes_are_judged_among_thousands),
+        cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
         cmocka_unit_test(list_of_verdicts_stays_valid_after_processes_exit),
-        cmocka_unit_test(job_keeps_the_verdict_of_its_exited_largest_process),
+        cmocka_unit_test(job_keeps_its_verdict_after_its_largest_process_exits),
         cmocka_unit_test(steps_of_a_second_rank_do_not_advance_the_step_count),
         cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
-        cmocka_unit_test(byte_limit_applies_to_the_job_and_percentage_to_the_host),
+        cmocka_unit_test(limit_is_set_in_bytes_or_as_a_percentage_of_host_memory),
         cmocka_unit_test(gpu_is_judged_only_after_the_job_uses_it),
         cmocka_unit_test(gpu_forecast_treats_cached_memory_as_free),
         cmocka_unit_test(reported_metrics_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(job_that_fills_a_limited_container_is_filling),
         cmocka_unit_test(list_that_keeps_entries_of_a_limited_container_leaks),
-        cmocka_unit_test(growth_of_a_container_with_a_limit_above_memory_is_a_leak),
+        cmocka_unit_test(container_that_cannot_fill_before_memory_runs_out_leaks),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(late_reported_metric_uses_the_epochs_of_the_job),
+        cmocka_unit_test(metric_reported_late_uses_the_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
         cmocka_unit_test(leak_before_a_restart_is_kept_in_the_verdict),
         cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),
         cmocka_unit_test(long_flat_segment_outweighs_a_short_leak_before_a_restart),
         cmocka_unit_test(reported_metric_keeps_its_verdict_after_process_exit),
-        cmocka_unit_test(metrics_beyond_the_maximum_are_judged_when_others_end),
+        cmocka_unit_test(metrics_beyond_the_maximum_replace_metrics_that_ended),
         cmocka_unit_test(job_without_memory_readings_gets_no_verdict),
         cmocka_unit_test(each_change_of_the_verdict_word_is_reported_once),
     };

@@ -93,7 +93,7 @@ static void growth_up_to_the_end_of_a_finished_job_is_a_leak(void **state)
     judge_free_with_run(j);
 }
 
-static void growth_of_a_stopped_job_stays_undecided(void **state)
+static void growth_of_a_job_that_failed_or_was_stopped_stays_undecided(void **state)
 {
     static const char *const ends[] = {
         "{\"kind\":\"exited\",\"status\":1,\"cause_kind\":\"status\"}",
@@ -197,7 +197,7 @@ static void readings_after_a_process_finished_its_work_are_ignored(void **state)
 }
 
 /* The growth may have been about to stop, so only a nearly certain leak decides. */
-static void killed_job_is_not_judged_by_model_without_call_sites(void **state)
+static void killed_job_without_call_site_history_gets_no_probability(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -269,7 +269,7 @@ static struct held probably_grown(void)
     return sites;
 }
 
-static void running_job_is_undecided_until_call_sites_confirm_growth(void **state)
+static void running_job_with_profile_leaks_only_if_its_call_sites_grow(void **state)
 {
     struct held sites = probably_grown();
     struct judge *j = running_job(60, 20);
@@ -290,7 +290,7 @@ static void running_job_is_undecided_until_call_sites_confirm_growth(void **stat
     judge_free_with_run(j);
 }
 
-static void probable_leak_is_confirmed_by_a_judge_from_10_s_earlier(void **state)
+static void leak_is_confirmed_if_it_was_already_probable_10_s_earlier(void **state)
 {
     struct held sites = probably_grown();
     struct judge *j = running_job(60 + JUDGE_LASTING_S, 20), *before = running_job(60, 20);
@@ -378,7 +378,7 @@ static void recording_of_an_ended_job_gives_the_same_verdict(void **state)
 
 /* Whether a process was judged while it was alive depends on timing that a recording does not
  * contain. */
-static void short_lived_process_gets_no_verdict(void **state)
+static void process_that_exits_soon_after_its_start_keeps_no_verdict(void **state)
 {
     struct judge *j = a_judge();
     struct process_info info = {.id = {.pid = 1002, .start_ticks = 7}, .role = ROLE_OTHER};
@@ -404,17 +404,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(growth_up_to_the_end_of_a_finished_job_is_a_leak),
-        cmocka_unit_test(growth_of_a_stopped_job_stays_undecided),
+        cmocka_unit_test(growth_of_a_job_that_failed_or_was_stopped_stays_undecided),
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(call_site_growth_is_evidence_only_for_its_own_process),
         cmocka_unit_test(readings_after_a_process_finished_its_work_are_ignored),
-        cmocka_unit_test(killed_job_is_not_judged_by_model_without_call_sites),
-        cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_growth),
-        cmocka_unit_test(probable_leak_is_confirmed_by_a_judge_from_10_s_earlier),
+        cmocka_unit_test(killed_job_without_call_site_history_gets_no_probability),
+        cmocka_unit_test(running_job_with_profile_leaks_only_if_its_call_sites_grow),
+        cmocka_unit_test(leak_is_confirmed_if_it_was_already_probable_10_s_earlier),
         cmocka_unit_test(leak_just_after_the_first_epoch_needs_call_site_growth),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
-        cmocka_unit_test(short_lived_process_gets_no_verdict),
+        cmocka_unit_test(process_that_exits_soon_after_its_start_keeps_no_verdict),
     };
     return cmocka_run_group_tests_name("judge_end", tests, NULL, NULL);
 }

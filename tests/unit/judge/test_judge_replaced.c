@@ -159,7 +159,7 @@ static void job_is_filling_while_its_first_data_workers_grow(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void worker_replaced_by_one_of_equal_size_is_not_growth(void **state)
+static void job_does_not_grow_if_workers_are_replaced_by_equal_ones(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -176,7 +176,7 @@ static void worker_replaced_by_one_of_equal_size_is_not_growth(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void workers_replaced_by_larger_ones_are_a_leak(void **state)
+static void job_leaks_if_workers_are_replaced_by_ever_larger_ones(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -268,8 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(job_is_filling_while_its_first_data_workers_grow),
-        cmocka_unit_test(worker_replaced_by_one_of_equal_size_is_not_growth),
-        cmocka_unit_test(workers_replaced_by_larger_ones_are_a_leak),
+        cmocka_unit_test(job_does_not_grow_if_workers_are_replaced_by_equal_ones),
+        cmocka_unit_test(job_leaks_if_workers_are_replaced_by_ever_larger_ones),
         cmocka_unit_test(replacement_workers_that_live_long_are_judged),
         cmocka_unit_test(process_restarted_by_a_launcher_is_not_a_replaced_worker),
         cmocka_unit_test(memory_series_of_the_job_continues_when_large_workers_exit),

@@ -143,7 +143,7 @@ static void marks_file_for_a_table_without_times_is_refused(void **state)
     assert_non_null(strstr(err.text, "--time-column"));
 }
 
-static void largest_groups_of_rows_are_kept_if_there_are_too_many(void **state)
+static void csv_table_with_too_many_groups_keeps_the_largest_groups(void **state)
 {
     enum { COUNT = 20000 };
     struct folder *f = *state;
@@ -170,7 +170,7 @@ int main(void)
         CSV_TEST(steps_epochs_and_phases_are_read_from_table_columns),
         CSV_TEST(table_without_times_uses_one_second_per_step),
         CSV_TEST(marks_file_for_a_table_without_times_is_refused),
-        CSV_TEST(largest_groups_of_rows_are_kept_if_there_are_too_many),
+        CSV_TEST(csv_table_with_too_many_groups_keeps_the_largest_groups),
     };
     return cmocka_run_group_tests_name("run_csv", tests, NULL, NULL);
 }

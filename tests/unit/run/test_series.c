@@ -72,7 +72,7 @@ static void week_long_series_keeps_extremes_and_first_and_last_reading(void **st
     series_fini(&s);
 }
 
-static void series_of_sparse_readings_does_not_exceed_its_buckets(void **state)
+static void series_of_sparse_readings_has_at_most_its_maximum_of_buckets(void **state)
 {
     struct series s;
     (void)state;
@@ -100,7 +100,7 @@ static void series_search_finds_the_first_reading_at_or_after_a_time(void **stat
     series_fini(&s);
 }
 
-static void reading_with_an_earlier_time_replaces_the_last_one(void **state)
+static void reading_with_an_earlier_time_is_added_at_the_last_time(void **state)
 {
     struct series s;
     struct series_point p;
@@ -150,9 +150,9 @@ int main(void)
         cmocka_unit_test(series_without_readings_has_no_points),
         cmocka_unit_test(series_keeps_every_reading_while_it_has_free_buckets),
         cmocka_unit_test(week_long_series_keeps_extremes_and_first_and_last_reading),
-        cmocka_unit_test(series_of_sparse_readings_does_not_exceed_its_buckets),
+        cmocka_unit_test(series_of_sparse_readings_has_at_most_its_maximum_of_buckets),
         cmocka_unit_test(series_search_finds_the_first_reading_at_or_after_a_time),
-        cmocka_unit_test(reading_with_an_earlier_time_replaces_the_last_one),
+        cmocka_unit_test(reading_with_an_earlier_time_is_added_at_the_last_time),
         cmocka_unit_test(start_value_is_the_last_reading_of_the_first_second),
         cmocka_unit_test(newest_series_values_are_the_maxima_of_its_last_buckets),
     };

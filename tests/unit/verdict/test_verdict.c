@@ -59,7 +59,7 @@ static void empty_series_is_undecided_with_a_reason(void **state)
     assert_false(r.rate_bytes_per_min.known);
 }
 
-static void evidence_for_too_few_readings_gives_the_required_number(void **state)
+static void single_reading_is_undecided_because_more_are_required(void **state)
 {
     (void)state;
     verdict_update(&v, 5, 100 * MB);
@@ -336,7 +336,7 @@ static void growth_before_the_end_of_the_first_epoch_is_not_a_leak(void **state)
     }
 }
 
-static void filling_verdict_at_the_epoch_end_has_a_decision_step(void **state)
+static void filling_verdict_at_the_epoch_end_names_the_deciding_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -418,7 +418,7 @@ static void lasting_memory_jumps_at_each_evaluation_are_stepping(void **state)
 
 /* An evaluation follows every 25 steps of 1/8 s, with a sample every 0.2 s. Each evaluation takes a
  * second, and after its last sample allocates 30 MB that are never freed. */
-static void growth_after_the_last_sample_of_evaluations_is_stepping(void **state)
+static void growth_after_the_last_sample_of_an_evaluation_is_stepping(void **state)
 {
     int64_t t = 0, sampled = 0;
     uint64_t held = 500 * MB;
@@ -723,7 +723,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(empty_series_is_undecided_with_a_reason),
-        TEST(evidence_for_too_few_readings_gives_the_required_number),
+        TEST(single_reading_is_undecided_because_more_are_required),
         TEST(constant_memory_is_stable),
         TEST(readings_of_zero_bytes_are_undecided_unless_zero_is_valid),
         TEST(readings_of_zero_bytes_at_exit_do_not_lower_the_baseline),
@@ -744,13 +744,13 @@ int main(void)
         TEST(small_growth_after_a_flat_phase_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_an_upper_bound),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
-        TEST(filling_verdict_at_the_epoch_end_has_a_decision_step),
+        TEST(filling_verdict_at_the_epoch_end_names_the_deciding_step),
         TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
         TEST(evidence_names_the_evaluation_at_which_growth_ended),
         TEST(growth_that_continues_after_the_first_epoch_is_leaking),
         TEST(early_growth_with_steps_but_without_epochs_is_filling),
         TEST(lasting_memory_jumps_at_each_evaluation_are_stepping),
-        TEST(growth_after_the_last_sample_of_evaluations_is_stepping),
+        TEST(growth_after_the_last_sample_of_an_evaluation_is_stepping),
         TEST(growth_only_at_frequent_events_is_stepping),
         TEST(time_to_the_limit_uses_the_latest_step_duration),
         TEST(evidence_and_result_agree_on_the_step_where_growth_ended),

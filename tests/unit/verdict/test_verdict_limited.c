@@ -23,8 +23,8 @@ static void read_step(struct verdict_series *s, uint64_t step, uint64_t value)
     verdict_mark(s, (int64_t)step * SECOND, &end);
 }
 
-/* Each step adds 4 MB to the process and CONTAINER_MB to the container. Until step STOPS, it also
- * adds an entry to the container. */
+/* Each step adds 4 MB to the process. Until step STOPS, each step also adds an entry of
+ * CONTAINER_MB to the container. */
 static void run_container(uint64_t container_mb, uint64_t stops)
 {
     assert_int_equal(verdict_init(&bytes, NULL), 0);
@@ -67,14 +67,14 @@ static void growth_in_a_container_with_a_limit_is_judged_filling(void **state)
                         "until it is full");
 }
 
-static void small_share_of_a_container_does_not_explain_growth(void **state)
+static void container_with_a_small_share_of_growth_does_not_explain_it(void **state)
 {
     (void)state;
     run_container(1, STEPS);
     assert_false(find(NULL));
 }
 
-static void container_forecast_includes_memory_beyond_its_own_size(void **state)
+static void forecast_includes_memory_beyond_the_size_of_the_container(void **state)
 {
     struct verdict_series live;
 
@@ -101,7 +101,7 @@ static void container_without_a_limit_does_not_explain_growth(void **state)
     assert_false(find(NULL));
 }
 
-static void container_that_stopped_growing_does_not_explain_growth(void **state)
+static void container_that_stopped_growing_does_not_explain_new_growth(void **state)
 {
     (void)state;
     run_container(8, STEPS / 2);
@@ -121,7 +121,7 @@ static void growth_explained_by_a_full_container_is_undecided(void **state)
 }
 
 /* When the container is full, the process needs 500 MB, plus 4 MB for each of its 400 entries. */
-static void full_container_must_fit_into_the_memory_limit(void **state)
+static void full_container_fits_only_if_the_limit_is_large_enough(void **state)
 {
     struct verdict_limit limit = {.known = true, .limit_bytes = 2200 * MB};
 
@@ -139,7 +139,7 @@ static uint64_t until_half(uint64_t step)
     return step < STEPS / 2 ? step : STEPS / 2;
 }
 
-static void full_container_explains_growth_that_has_ended(void **state)
+static void container_that_stopped_growing_explains_growth_that_ended(void **state)
 {
     (void)state;
     assert_int_equal(verdict_init(&bytes, NULL), 0);
@@ -152,7 +152,7 @@ static void full_container_explains_growth_that_has_ended(void **state)
     assert_false(limited.is_growing);
 }
 
-static void limited_container_does_not_change_a_no_leak_verdict(void **state)
+static void container_with_a_limit_does_not_change_a_plateaued_verdict(void **state)
 {
     (void)state;
     run_container(4, STEPS);
@@ -167,15 +167,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growth_in_a_container_with_a_limit_is_judged_filling, fresh),
-        cmocka_unit_test_setup(small_share_of_a_container_does_not_explain_growth, fresh),
-        cmocka_unit_test_setup(container_forecast_includes_memory_beyond_its_own_size, fresh),
+        cmocka_unit_test_setup(container_with_a_small_share_of_growth_does_not_explain_it, fresh),
+        cmocka_unit_test_setup(forecast_includes_memory_beyond_the_size_of_the_container, fresh),
         cmocka_unit_test_setup(container_that_outgrows_process_memory_explains_no_growth, fresh),
         cmocka_unit_test_setup(container_without_a_limit_does_not_explain_growth, fresh),
-        cmocka_unit_test_setup(container_that_stopped_growing_does_not_explain_growth, fresh),
+        cmocka_unit_test_setup(container_that_stopped_growing_does_not_explain_new_growth, fresh),
         cmocka_unit_test_setup(growth_explained_by_a_full_container_is_undecided, fresh),
-        cmocka_unit_test_setup(full_container_must_fit_into_the_memory_limit, fresh),
-        cmocka_unit_test_setup(full_container_explains_growth_that_has_ended, fresh),
-        cmocka_unit_test_setup(limited_container_does_not_change_a_no_leak_verdict, fresh),
+        cmocka_unit_test_setup(full_container_fits_only_if_the_limit_is_large_enough, fresh),
+        cmocka_unit_test_setup(container_that_stopped_growing_explains_growth_that_ended, fresh),
+        cmocka_unit_test_setup(container_with_a_limit_does_not_change_a_plateaued_verdict, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

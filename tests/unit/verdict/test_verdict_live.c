@@ -194,7 +194,7 @@ static void leaking_live_heap_with_constant_resident_memory_is_a_leak(void **sta
     }
 }
 
-static void small_or_released_heap_growth_does_not_change_the_verdict(void **state)
+static void plateaued_verdict_ignores_weak_evidence_of_a_heap_leak(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -242,7 +242,7 @@ static void live_heap_without_leak_does_not_change_the_verdict(void **state)
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void small_or_uncertain_heap_leak_does_not_change_the_verdict(void **state)
+static void undecided_verdict_ignores_weak_evidence_of_a_heap_leak(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -286,10 +286,10 @@ int main(void)
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
         cmocka_unit_test(leaking_live_heap_makes_a_filling_verdict_leaking),
         cmocka_unit_test(leaking_live_heap_with_constant_resident_memory_is_a_leak),
-        cmocka_unit_test(small_or_released_heap_growth_does_not_change_the_verdict),
+        cmocka_unit_test(plateaued_verdict_ignores_weak_evidence_of_a_heap_leak),
         cmocka_unit_test(noisy_resident_memory_does_not_contradict_a_heap_leak),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
-        cmocka_unit_test(small_or_uncertain_heap_leak_does_not_change_the_verdict),
+        cmocka_unit_test(undecided_verdict_ignores_weak_evidence_of_a_heap_leak),
         cmocka_unit_test(heap_rates_are_compared_per_minute_without_steps),
     };
 

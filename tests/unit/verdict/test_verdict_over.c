@@ -62,7 +62,7 @@ static enum verdict_word word_when_over(void)
     return r.word;
 }
 
-static void steady_growth_to_the_job_end_is_a_low_confidence_leak(void **state)
+static void steady_growth_to_the_job_end_is_a_leak_with_low_confidence(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -160,7 +160,7 @@ static void growth_that_stopped_before_the_job_end_is_not_a_leak(void **state)
 }
 
 /* Start-up grows by 10 MB/s, slower than the 25 MB/s that follow. */
-static void start_up_with_slower_growth_is_excluded_from_a_leak(void **state)
+static void leak_that_follows_a_slower_start_up_is_found(void **state)
 {
     (void)state;
     for (int i = 0; i < 18 * A_SECOND; i++)
@@ -194,7 +194,7 @@ static void growth_that_accelerates_to_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void readings_after_the_end_of_work_are_excluded_as_exit(void **state)
+static void readings_after_the_end_of_work_are_treated_as_the_exit(void **state)
 {
     (void)state;
     feed_startup();
@@ -235,17 +235,17 @@ static void slow_exit_does_not_hide_growth_up_to_the_job_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(steady_growth_to_the_job_end_is_a_low_confidence_leak, fresh),
+        cmocka_unit_test_setup(steady_growth_to_the_job_end_is_a_leak_with_low_confidence, fresh),
         cmocka_unit_test_setup(growth_in_regular_steps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(growth_in_random_steps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(leak_of_a_job_without_epochs_has_low_confidence, fresh),
         cmocka_unit_test_setup(job_that_ends_in_its_first_epoch_keeps_the_verdict_filling, fresh),
         cmocka_unit_test_setup(growth_that_flattens_towards_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(growth_that_stopped_before_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(start_up_with_slower_growth_is_excluded_from_a_leak, fresh),
+        cmocka_unit_test_setup(leak_that_follows_a_slower_start_up_is_found, fresh),
         cmocka_unit_test_setup(growth_after_a_flat_phase_is_a_leak_only_if_it_lasts_long, fresh),
         cmocka_unit_test_setup(growth_that_accelerates_to_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(readings_after_the_end_of_work_are_excluded_as_exit, fresh),
+        cmocka_unit_test_setup(readings_after_the_end_of_work_are_treated_as_the_exit, fresh),
         cmocka_unit_test_setup(little_or_short_growth_up_to_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(slow_exit_does_not_hide_growth_up_to_the_job_end, fresh),
     };

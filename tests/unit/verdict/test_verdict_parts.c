@@ -319,7 +319,7 @@ static void final_memory_drop_is_excluded_but_earlier_drops_are_kept(void **stat
 
 /* Memory rises until the process begins to exit, which takes 7 s. During the exit, memory is mostly
  * constant and higher than ten seconds earlier, because it was still rising then. */
-static void slow_exit_is_dropped_even_if_memory_was_lower_before(void **state)
+static void table_drops_a_slow_exit_even_if_memory_was_lower_before(void **state)
 {
     int64_t t = 0;
 
@@ -331,7 +331,8 @@ static void slow_exit_is_dropped_even_if_memory_was_lower_before(void **state)
         hold(&t, 33, 200, 3700);
         hold(&t, 2, 200, 3600);
         tail_end(&tail, &series);
-        /* A live series holds back fewer seconds, so it includes the start of the exit. */
+        /* A live series holds back fewer seconds, in which memory falls too little to be recognized
+         * as an exit, so it includes the exit. */
         assert_int_equal(series.samples, is_table ? 300 : 335);
     }
 }
@@ -368,7 +369,7 @@ int main(void)
         cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
                                fresh_tail),
-        cmocka_unit_test_setup(slow_exit_is_dropped_even_if_memory_was_lower_before, fresh_tail),
+        cmocka_unit_test_setup(table_drops_a_slow_exit_even_if_memory_was_lower_before, fresh_tail),
         cmocka_unit_test_setup(memory_dip_before_a_recovery_is_not_dropped, fresh_tail),
     };
 

@@ -109,7 +109,7 @@ static void undecided_processes_are_judged_by_their_total_growth(void **state)
     assert_int_equal(t.flat[0].count, 1);
 }
 
-static void job_leaks_although_each_process_alone_does_not(void **state)
+static void job_leaks_if_the_tree_leaks_but_no_remaining_process_does(void **state)
 {
     const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
     struct verdict_member one = member(&passing, 120 * MB), stays;
@@ -202,7 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaced_worker_does_not_change_the_tree_verdict),
         cmocka_unit_test(undecided_processes_are_judged_by_their_total_growth),
-        cmocka_unit_test(job_leaks_although_each_process_alone_does_not),
+        cmocka_unit_test(job_leaks_if_the_tree_leaks_but_no_remaining_process_does),
         cmocka_unit_test(rate_of_a_job_is_the_sum_of_its_leaking_processes),
         cmocka_unit_test(growth_rate_of_possibly_shared_memory_is_counted_once),
         cmocka_unit_test(shared_pages_that_become_private_are_not_called_a_leak),
