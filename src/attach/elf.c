@@ -19,7 +19,8 @@ struct gnu_hash {
     uint32_t bucket_count, first_symbol, bloom_count, bloom_shift;
 };
 
-/* Adds a segment to the module's range, and keeps the end of the last writable segment. */
+/* Extends the module's range by a segment. If the segment is writable, also stores the unused bytes
+ * after it. */
 static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t page_bytes)
 {
     uint64_t end = m->bias + p->p_vaddr + p->p_memsz;
@@ -31,7 +32,8 @@ static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t pag
     m->tail_bytes = (page_bytes - end % page_bytes) % page_bytes;
 }
 
-/* glibc's dynamic loader replaces file addresses by memory addresses; musl's loader does not. */
+/* Returns the memory address of an entry of the dynamic section. glibc's loader has already
+ * replaced the file addresses there by memory addresses; musl's loader leaves them unchanged. */
 static uint64_t in_memory(const struct elf_module *m, uint64_t address)
 {
     return address < m->bias ? address + m->bias : address;

@@ -17,8 +17,8 @@ struct elf_module {
     uint64_t tail, tail_bytes;
 };
 
-/* Reads the module whose ELF header is at ADDRESS. Returns 0, -EBADMSG if there is no such header
- * or it has no symbols, or -EIO if the memory cannot be read. */
+/* Reads the module whose ELF header is at ADDRESS. Returns 0; -EBADMSG if there is no ELF header at
+ * ADDRESS, or the module has no symbols; or -EIO if the memory cannot be read. */
 int elf_module_read(int mem_fd, uint64_t address, uint64_t page_bytes, struct elf_module *ret);
 /* Finds the symbol NAME. Returns false if the module does not define it. */
 bool elf_module_symbol(const struct elf_module *m, const char *name, uint64_t *ret_address);

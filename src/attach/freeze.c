@@ -1,5 +1,6 @@
-/* Stops a process with PTRACE_SEIZE and PTRACE_INTERRUPT, which leave no trace in it: unlike
- * SIGSTOP they are invisible to its parent, and the kernel undoes them if the tracer dies. */
+/* Stops a process with PTRACE_SEIZE and PTRACE_INTERRUPT, which do not change the process. Unlike
+ * SIGSTOP, they are invisible to the parent of the process, and the kernel lets the process
+ * continue if the tracer dies. */
 #include "attach/freeze.h"
 
 #include <dirent.h>
@@ -52,7 +53,8 @@ static int seize_thread(struct frozen *f, pid_t tid)
     return 1;
 }
 
-/* Seizes the threads that are not seized yet. Returns their number or -errno. */
+/* Seizes the threads that are not seized yet. Returns the number of threads that this call seized,
+ * or -errno. */
 static int seize_all(struct frozen *f)
 {
     char space[4096] __attribute__((aligned(8)));
@@ -72,8 +74,8 @@ static int seize_all(struct frozen *f)
     return n < 0 ? -ESRCH : found;
 }
 
-/* Updates T if its thread has stopped or exited. A thread may first stop for a signal, which T then
- * stores; its next stop is the one that ebb requested. */
+/* Updates T if its thread has stopped or exited. A thread may stop for a signal before it stops for
+ * ebb's PTRACE_INTERRUPT. T then stores the signal, so that let_go can deliver it. */
 static void take_stop(struct frozen_thread *t)
 {
     int status;
@@ -154,8 +156,8 @@ static _Noreturn void freeze_child(int result_fd, int task_fd, uint64_t most_ns,
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);
     signal(SIGCHLD, SIG_DFL);
-    /* With real-time priority the pause stays short on a busy machine. The call fails in an
-     * unprivileged process. */
+    /* With real-time priority the pause stays short on a busy machine. Without the privilege for
+     * it, the call fails and the priority stays normal. */
     (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1});
     struct freeze_result result = {.r = freeze(&f, most_ns)};
     if (result.r == 0)

@@ -15,8 +15,9 @@
 
 enum {
     FREEZE_MS = 10, /* maximum time for which the process is paused */
-    /* time between two attempts, which doubles up to a limit: on a machine with many more runnable
-     * threads than cores, a thread may take longer to stop than the process may be paused */
+    /* The time between two attempts doubles from RETRY_MS to RETRY_MOST_MS. An attempt may fail on
+     * a machine with many more runnable threads than cores, because a thread then takes longer than
+     * FREEZE_MS to stop. */
     RETRY_MS = 20,
     RETRY_MOST_MS = 320,
     RETRY_S = 10, /* time limit of all attempts */

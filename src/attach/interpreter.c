@@ -22,8 +22,9 @@ enum {
     CALLS_TO_DO_BIT = 1 << 2, /* bit of eval_breaker, from 3.13 on */
 };
 
-/* Offsets of the fields that lead to the queue, in bytes, by minor version. Offsets in the queue
- * are relative to PyInterpreterState up to 3.11, and to _PyRuntime from 3.12 on. */
+/* Offsets, in bytes, of the fields that lead to the queue of pending calls and of the queue's own
+ * fields, by minor version. The offsets of the queue's own fields are relative to
+ * PyInterpreterState up to 3.11, and to _PyRuntime from 3.12 on. */
 struct entry_layout {
     uint32_t minor;
     /* fields of _PyRuntime: the main interpreter, and the main thread's pthread_t */
@@ -163,7 +164,8 @@ static int take_queue(int fd, struct interpreter *i, const struct entry_layout *
     return 0;
 }
 
-/* Returns 0, -EAGAIN if Python has not started or its threads change, or -EBADMSG. */
+/* Returns 0; -EAGAIN if Python has not started yet or its list of threads is changing; or -EBADMSG
+ * if the memory does not have the layout L. */
 static int take_state(int fd, struct interpreter *i, const struct entry_layout *l)
 {
     uint64_t runtime, id;
@@ -258,7 +260,8 @@ static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 
 /* ---- recognising ---- */
 
-/* Py_Version exists from 3.11 on. An older version is recognized by a function that it added. */
+/* Py_Version exists from 3.11 on. Python 3.9 and 3.10 are recognized by a function that the version
+ * introduced. */
 static uint32_t version_of(int fd, const struct elf_module *m)
 {
     uint64_t address;
@@ -329,7 +332,7 @@ static bool is_zero(int fd, uint64_t address, uint64_t len)
 struct search {
     const struct attach_target *t;
     struct interpreter found;
-    int r; /* the result for the module that came closest to an interpreter */
+    int r; /* result of recognise() for the last module that has symbols of Python, or -ENOENT */
     struct err why;
     uint64_t spare, spare_bytes;
 };
@@ -355,8 +358,8 @@ static void search_module(struct search *s, const struct proc_map *map)
     }
 }
 
-/* Searches every module that TEXT, the content of maps, lists. A module begins with the first
- * mapping of its file. */
+/* Searches every module that is listed in TEXT, the content of /proc/PID/maps. A module begins with
+ * the first mapping of its file. */
 static void search_maps(struct search *s, const char *text, size_t len)
 {
     const char *at = text, *end = text + len;

@@ -25,7 +25,8 @@ struct interpreter_queue {
     /* field that is nonzero while calls are made; 0 if this version has no such field */
     uint64_t busy;
     uint32_t busy_bytes; /* size of BUSY in bytes */
-    uint64_t count;      /* address of an int: a flag for pending calls, or their number */
+    /* address of an int, which is the number of pending calls or, in some versions, a flag */
+    uint64_t count;
     uint64_t calls, call_bytes, call_count;
     /* addresses of two ints: ring indices of the first entry and of the next free entry */
     uint64_t first, last;

@@ -63,7 +63,7 @@ bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX])
     const char *base = attach_target_file(t, "environ", ATTACH_ENVIRON_MAX, &text) < 0
                            ? NULL
                            : proc_environ_find(buf_str(&text), text.len, "XDG_RUNTIME_DIR", &len);
-    /* falls back to our own variable, because the environment of T may be unreadable */
+    /* If the environment of T is unreadable, ebb's own XDG_RUNTIME_DIR is used. */
     const char *own = getenv("XDG_RUNTIME_DIR");
     if (!base && own && *own) {
         base = own;

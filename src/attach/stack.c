@@ -108,7 +108,8 @@ static uint32_t read_instr(const struct stack_walk *w, uint64_t frame, uint64_t 
     return (uint32_t)(at - (code + l->code_instrs));
 }
 
-/* Reads one frame. Returns 1, 0 if it is a shim of the interpreter, or -EBADMSG. */
+/* Reads one frame. Returns 1 for a frame of a Python function, 0 for a shim of the interpreter, or
+ * -EBADMSG. */
 static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_back,
                       struct stack_frame *ret)
 {
@@ -132,7 +133,8 @@ static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_
     return 1;
 }
 
-/* Reads the frames of THREAD. Returns true if all were read, with the address of the outermost. */
+/* Reads the frames of THREAD. Returns true if all frames were read; *RET_OUTERMOST is the address
+ * of the outermost. */
 static bool walk_thread(struct stack_walk *w, uint64_t thread, uint64_t *ret_outermost)
 {
     const struct python_layout *l = &w->i->layout;
@@ -194,8 +196,8 @@ static void report_thread(struct stack_walk *w, uint64_t thread, stack_thread_fn
     fn(user, &about);
 }
 
-/* Lists the threads. Returns false if the list of the interpreter changed while it was read; the
- * result is then incomplete. */
+/* Lists the threads. Returns false if the interpreter's list changed while ebb read it; w->threads
+ * is then incomplete. */
 static bool list_threads(struct stack_walk *w)
 {
     uint64_t thread, of;

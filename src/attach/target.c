@@ -61,9 +61,9 @@ int attach_target_file(const struct attach_target *t, const char *name, size_t m
     return io_read_all(t->root->proc_fd, path, max, ret);
 }
 
-/* Returns true if the process runs the program whose memory was opened. An exec changes neither the
- * pid nor the start time of a process, but then every read of the memory opened earlier returns end
- * of file. */
+/* Returns true if the process still runs the program whose memory was opened. After an exec, the
+ * process has the same pid and start time, but reads from the memory of the earlier program return
+ * end of file. */
 static bool has_memory(const struct attach_target *t)
 {
     char byte;
@@ -91,8 +91,8 @@ bool attach_target_sees(const struct attach_target *t, const char *path)
     if (stat(path, &a) < 0)
         return false;
     if (fstatat(t->root->proc_fd, theirs, &b, 0) < 0)
-        /* our user may not access the root of the process; a process that opted in reports a
-         * missing file itself */
+        /* EACCES: ebb may not look into the root folder of the process. If the process has opted
+         * in, it reports a missing file itself, so the answer is yes for now. */
         return t->optin[0] && errno == EACCES;
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }

@@ -505,8 +505,8 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     }
 }
 
-/* Returns true if ROW describes the frame of a signal handler. Its form is enough to recognise it,
- * because the kernel's layout of that frame is fixed. */
+/* Returns true if ROW describes the frame of a signal handler. The CFA rule alone identifies this
+ * frame, because the kernel's layout of the frame is fixed. */
 static bool is_signal_frame(const struct cfi_section *s, const struct row *row)
 {
     enum { UCONTEXT_SP = 160 };

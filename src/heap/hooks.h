@@ -17,7 +17,7 @@ struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    /* atomic, because the pointer changes again when the arena is first used */
+    /* atomic, because the pointer is also replaced when the arena is first used */
     _Atomic(void (*)(void *)) free;
 
     /* Also NULL if the function is not defined in the allocator's module. */
@@ -49,8 +49,8 @@ bool hooks_is_allocator(const void *address);
 #define HOOKS_FUNCTION(type, p) ((type)(uintptr_t)(p))
 
 /* Subtracts SIZE from this thread's countdown and returns true. If the countdown is below SIZE, or
- * if SIZE is larger than any allocation, subtracts nothing and returns false. The caller then calls
- * hooks_sample. */
+ * if SIZE is larger than any possible allocation, subtracts nothing and returns false. The caller
+ * then calls hooks_sample. */
 static inline bool hooks_count(size_t size)
 {
     int64_t left = (int64_t)((uint64_t)heap_thread.countdown - size);
@@ -64,9 +64,9 @@ static inline bool hooks_count(size_t size)
  * bytes, and TOTAL is the size of the whole block. P is NULL if the allocation failed. Preserves
  * errno. */
 void hooks_sample(void *p, size_t size, size_t total, enum heap_kind kind);
-/* To be called after dlclose, because the closed library may have defined operator new and delete:
- * looks them up again. */
+/* Looks up operator new and delete again. To be called after dlclose, because the closed library
+ * may have defined them. */
 void hooks_new_unloaded(void);
-/* To be called after dlclose, because the closed library may have defined torch's functions:
- * discards their addresses. */
+/* Discards the addresses of torch's functions. To be called after dlclose, because the closed
+ * library may have defined them. */
 void hooks_gpu_unloaded(void);

@@ -357,8 +357,9 @@ static void do_nothing(void)
 {
 }
 
-__attribute__((used)) /* clang does not count the use by ifunc */
-static nothing_fn *choose_locked(void)
+/* Marked as used, because clang ignores the use by ifunc and would warn about an unused
+ * function. */
+__attribute__((used)) static nothing_fn *choose_locked(void)
 {
     int what = atomic_exchange(&task, LATE_NOTHING);
     if (what != LATE_NOTHING)

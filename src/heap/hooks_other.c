@@ -104,11 +104,12 @@ HOOK long syscall(long number, ...)
  * detects the sanitizer before the first sample. The runtime tracks every block itself, and reports
  * calls that look wrong. The hooks then only pass calls through. */
 
+/* The hooks must not pass pointers to malloc_usable_size, because the runtime would report an
+ * invalid pointer as an error of the job. */
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \
     HOOK const char *name(void)                                                                    \
     {                                                                                              \
-        /* only the runtime may examine pointers, because it reports invalid ones */               \
         hooks_real.malloc_usable_size = NULL;                                                      \
         life_give_up();                                                                            \
         return settings;                                                                           \

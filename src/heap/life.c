@@ -108,7 +108,8 @@ bool life_settings(const char *heap, const char *socket, struct heap_process *re
     return !is_off;
 }
 
-/* Reads an environment variable. getenv is not used, because the program may define its own. */
+/* Reads an environment variable, but not by getenv, because the program may define its own
+ * getenv. */
 static const char *variable(const char *name)
 {
     size_t len = strlen(name);
@@ -195,9 +196,9 @@ bool life_start(void)
 }
 
 /* Starts profiling. Most processes of a job take no sample and create no table. A direct child of
- * ebb creates its table at once, before the program can install a system call filter with a system
- * call that bypasses this library's hooks. After that, the system calls that create a table might
- * kill the program. */
+ * ebb creates its table at once, before the program can install a seccomp filter, because the
+ * system calls that create a table might then kill the program. A later check would not be enough:
+ * the hooks do not see a filter that is installed by a raw system call. */
 __attribute__((constructor)) static void begin(void)
 {
     is_late = modules_is_late();
@@ -232,8 +233,8 @@ static void close_fd(int fd)
     syscall(SYS_close, fd);
 }
 
-/* Moves FD above the standard streams. If the job runs with a standard stream closed, FD may have
- * its number, and output of the job would go into FD. */
+/* Moves FD above the standard streams. If one of the job's standard streams is closed, FD may have
+ * the number of that stream, and output of the job would go into FD. */
 static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
@@ -255,7 +256,7 @@ static int connect_socket(void)
 }
 
 /* Returns false if RLIMIT_FSIZE is too low. Growing the table's file beyond that limit would kill
- * the job by SIGXFSZ. */
+ * the job with SIGXFSZ. */
 static bool is_size_allowed(void)
 {
     struct rlimit limit;
@@ -501,8 +502,8 @@ void life_leave(const struct heap_thread *t)
 
 /* Sets the countdown of a thread while profiling is off. If the library was preloaded, profiling
  * stays off, and the countdown is set to its maximum. A library that was loaded late may be
- * attached again, so the countdown is made negative, and the next hooked call after that draws a
- * new one. */
+ * attached again, so the countdown is made negative: the first hooked call after the attach then
+ * draws a new countdown. */
 void life_rest(struct heap_thread *t)
 {
     t->countdown = is_late ? -1 : INT64_MAX;

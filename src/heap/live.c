@@ -207,7 +207,8 @@ static uint32_t claim(struct heap_table *t, uintptr_t p)
         uint64_t there = HEAP_LOAD_ACQUIRE(t->live[entry].ptr);
         if (there == p)
             return entry;
-        /* After the look-up, P was removed, and its entry was reused under the same fingerprint. */
+        /* Between the look-up and the exchange, another thread removed P and reused the entry for a
+         * pointer with the same fingerprint. */
         if (!put_filter_cell((uintptr_t)there, entry)) {
             clear_entry(t, entry);
             atomic_fetch_sub(&living, 1);

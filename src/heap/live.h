@@ -21,8 +21,8 @@ extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
 /* Returns the filter bit of P. Programs allocate and free neighbouring blocks together, so pointers
  * within the same 8 KiB have their bits in one cache line of the filter. The position within that
- * line also depends on the 8 KiB range; otherwise large blocks, which all start at the same offset
- * in a page, would share it. */
+ * line also depends on the 8 KiB range. Otherwise large blocks would all have the same position,
+ * because they start at the same offset in a page. */
 static inline uint32_t live_bit(uintptr_t p)
 {
     uint64_t stretch = (uint64_t)(p >> 13) * UINT64_C(0x9e3779b97f4a7c15);

@@ -324,8 +324,8 @@ static void advance_detection(const struct heap_table *t)
         python_small_install(&symbols, (const void *)this_thread());
 }
 
-/* Writes the state of Python into the table if the state has changed, and the bytes of its
- * arenas. */
+/* Writes the state of Python into the table if the state has changed. Always writes the bytes of
+ * Python's arenas. */
 static void publish_state(struct heap_table *t)
 {
     uint32_t now = HEAP_LOAD_ACQUIRE(phase);

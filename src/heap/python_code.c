@@ -20,8 +20,8 @@ enum {
 _Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");
 
 /* A slot of the index. VALUE has the entry's index in its low bits and a hash of the code object's
- * contents in its high bits, or 0 while the entry is being added. If the hash differs, another code
- * object has reused the address. */
+ * contents in its high bits; VALUE is 0 while the entry is being added. If the hash differs,
+ * another code object has reused the address. */
 struct slot {
     _Atomic(uintptr_t) code;
     _Atomic(uint64_t) value;

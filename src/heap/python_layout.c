@@ -40,7 +40,7 @@ static const struct python_layout layouts[] = {
 
 /* ---- _Py_DebugOffsets ---- */
 
-/* Words of _Py_DebugOffsets in both versions. */
+/* Words that have the same position in _Py_DebugOffsets of 3.13 and of 3.14. */
 enum { DEBUG_VERSION = 1, DEBUG_FREE_THREADED = 2 };
 
 /* The words that hold offsets in 3.13 and 3.14, a number of bytes to add, and the field that

@@ -39,7 +39,7 @@ struct python_layout {
     uint16_t code_instrs, code_first_traceable; /* used only with PYTHON_INSTR_POINTER */
 
     uint16_t text_length, text_state, text_ascii,
-        text_other; /* text_ascii and text_other are the offsets of the characters */
+        text_other; /* offsets of the characters of ASCII strings and of other strings */
     uint16_t bytes_size, bytes_data;
     uint16_t object_type;
 };

@@ -57,8 +57,8 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
     return p;
 }
 
-/* Allocates a sampled object. Returns NULL if there is no sample or no memory; the caller then uses
- * the original function. */
+/* Allocates an object if it is to be sampled. Returns NULL if it is not, or if memory ran out; the
+ * caller then uses the original function. */
 static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;

@@ -146,8 +146,8 @@ static uint64_t seed(const struct heap_thread *t)
     return state ? state : n;
 }
 
-/* Returns ln u for 0 < u ≤ 1, with u = m·2^e, m between √½ and √2, and ln m = 2·artanh((m −
- * 1)/(m + 1)). */
+/* Returns ln u for 0 < u ≤ 1. Splits u into m·2^e with m between √½ and √2, and computes ln m as
+ * the series of 2·artanh((m − 1)/(m + 1)). */
 static double log_of(double u)
 {
     uint64_t bits;
@@ -177,7 +177,7 @@ double sampler_probability(uint64_t size, uint64_t interval)
     double p = 0;
     for (int k = 9; k >= 1; k--)
         p = x / k * (1 - p);
-    /* Compute 1 − e^(−2x) from 1 − e^(−x), without cancellation. */
+    /* Each step computes 1 − e^(−2x) from p = 1 − e^(−x), without cancellation. */
     for (; halvings > 0; halvings--)
         p *= 2 - p;
     return p;
@@ -191,8 +191,8 @@ int64_t sampler_draw(uint64_t *random, uint64_t interval)
 
 /* ---- the countdown ---- */
 
-/* Draws the next countdown. A draw of 1 must hit the very next byte, because only a negative
- * countdown is a hit. */
+/* Draws the next countdown. 1 is subtracted from the draw, because a draw of 1 has to hit the very
+ * next byte, and only a negative countdown is a hit. */
 static void draw_next(struct heap_thread *t)
 {
     t->interval = sampler_interval();

@@ -33,7 +33,7 @@ enum {
     HEAP_CODES = 16384 / HEAP_SHARE,
     /* Maximum number of frames in the tree of stacks; number 0 is its root. */
     HEAP_NODES = 65536 / HEAP_SHARE,
-    /* Maximum number of call sites; number 0 means "no stack: the tree was full". */
+    /* Maximum number of call sites; number 0 stands for samples whose stack could not be stored. */
     HEAP_SITES = 16384 / HEAP_SHARE,
     HEAP_LIVE = 32768 / HEAP_SHARE, /* maximum number of live samples */
     /* Size of the text section with names, paths and line tables. */
@@ -45,7 +45,8 @@ enum {
     HEAP_GPUS = 16,
     /* Number of failed GPU requests that are stored: the first and the last three. */
     HEAP_OOMS = 4,
-    HEAP_OOM_SITES = 8, /* number of the largest call sites stored with each failed request */
+    /* Number of call sites that are stored with each failed request: those with the most bytes. */
+    HEAP_OOM_SITES = 8,
 };
 
 /* ---- frame words, the contents of a node in the tree ---- */
@@ -134,7 +135,7 @@ struct heap_live {
     _Atomic(uint64_t) ptr;
     _Atomic(uint64_t) size; /* requested size in bytes */
     _Atomic(uint32_t) site;
-    _Atomic(uint32_t) born_ms; /* time of allocation since header.start_ns */
+    _Atomic(uint32_t) born_ms; /* time from header.start_ns to the allocation */
     /* Sampling interval when the sample was drawn or thinned, in units of 64 bytes. */
     _Atomic(uint32_t) interval;
     /* The low 4 bits are the kind, the bits above count how often the entry was used. */

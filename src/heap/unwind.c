@@ -116,9 +116,9 @@ static void rule_unpack(uint64_t packed, struct location *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* Returns the rule at IP. A program that creates a stack may write the start of a function to its
- * top as a return address. No call pushed this address, and the instruction before it has no
- * rule. */
+/* Returns the rule at IP. If IP has no rule but the next byte has one, the stack ends here: a
+ * program that creates a stack may write the address of a function's first instruction to the top
+ * of the stack, as if it were a return address. */
 static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
     struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,

@@ -24,8 +24,8 @@ size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
 void unwind_expect(const struct unwind_frame *frames, size_t n);
 /* Returns the highest address of this thread's stack (exclusive). All memory from SP up to this
  * address is readable. Returns 0 if the address is unknown, or if SP is on another stack, for
- * example one that the program created. The system calls used have no side effects; a confined
- * process makes none. */
+ * example one that the program created. The system calls used have no side effects; a sandboxed
+ * process makes no system calls. */
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp);
 /* Forgets this thread's stack bounds after fork; they are then looked up again. */
 void unwind_reset(void);

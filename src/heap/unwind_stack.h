@@ -14,7 +14,7 @@ bool unwind_is_readable(uintptr_t address);
 /* Returns the readable range that starts at SP. It ends at the end of the stack if SP is on this
  * thread's own stack, otherwise at the end of SP's page. */
 struct unwind_extent unwind_extent(struct heap_thread *t, uintptr_t sp);
-/* Extends *e to TO, if everything up to TO is readable and not too far away. */
+/* Extends *e to TO, if TO is not too far away and all memory up to TO is readable. */
 bool unwind_grow(struct unwind_extent *e, uintptr_t to);
 
 /* Sanitizers are disabled for this function, because it reads other functions' variables on

@@ -245,8 +245,8 @@ void mark_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-/* True if no process has the socket open: the ebb that created it was killed before it could remove
- * the socket. */
+/* True if no process has the socket open, because the ebb that created the socket was killed before
+ * it could remove the file. */
 static bool is_abandoned(const char *socket_path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

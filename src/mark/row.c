@@ -19,7 +19,7 @@ size_t mark_row_length(const struct mark *m)
     return steps >= 1 && steps <= MARK_ROW_MAX && steps <= m->step ? (size_t)steps : 1;
 }
 
-/* Total duration of the mark's steps, at most the mark's time. */
+/* Total duration of the mark's steps, at most M->t_ns, so that no step gets a negative time. */
 static uint64_t span_ns(const struct mark *m)
 {
     size_t len;

@@ -27,11 +27,12 @@ enum {
 };
 #define FIRST_READING_NS (2 * NS_PER_S)
 #define BUDGET_NS (4 * NS_PER_MS)
-/* Maximum time that a due reading waits for the next step, if the job reports steps. */
+/* If the job reports steps, a reading that is due waits at most this long for the next step. */
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
-/* Reading the live and allocated bytes of a process takes at most 1/FIGURES_SHARE of the time. */
+/* Reading the figures (live and allocated bytes) of a process takes at most 1/FIGURES_SHARE of
+ * ebb's time. */
 enum { FIGURES_SHARE = 200 };
 
 /* Progress of a process or of the job, derived from marks. */
@@ -152,8 +153,8 @@ static bool make_room_for_file(struct collect *c)
     return true;
 }
 
-/* Returns true if the process has samples. The job's first process creates its table at its start,
- * so the table may be empty. */
+/* Returns true if the process has samples. The job's first process creates its table when it
+ * starts, so this table may have no samples. */
 static bool has_samples(const struct process *p)
 {
     struct profile_cost cost;
@@ -316,7 +317,8 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     int r = 0;
     if (why != STORE_LAST)
         measure_large(p);
-    if (now_ns < p->reading_ns) /* the last reading may be newer than a mark */
+    /* the mark that triggers this reading may be older than the last reading */
+    if (now_ns < p->reading_ns)
         now_ns = p->reading_ns;
     live_table_cost(&p->table, &p->cost);
     if (p->writer) {
@@ -527,9 +529,9 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Takes readings of process PID or, if PID is 0, either of all young processes, which have no file
- * and no reading due yet, or of all others, as IS_FOR_YOUNG says. Returns the number of readings
- * that are on disk. */
+/* Takes readings of process PID or, if PID is 0, of many processes: of all young ones if
+ * IS_FOR_YOUNG is true, otherwise of all others. A process is young if it has no file yet and its
+ * first reading is not due yet. Returns the number of readings that are on disk. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {

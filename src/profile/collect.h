@@ -15,8 +15,8 @@ enum {
     /* Maximum number of processes profiled at the same time. Additional processes are counted but
      * not profiled. */
     COLLECT_TABLES = 256,
-    /* Maximum number of files per run folder; beyond that, exited processes with the fewest live
-     * bytes lose their file. */
+    /* Maximum number of files per run folder. When more are needed, the file of the exited process
+     * with the fewest live bytes is deleted. */
     COLLECT_FILES = 64,
 };
 
@@ -30,8 +30,8 @@ int collect_new(struct loop *loop, const char *path, int dirfd, struct collect *
 /* Takes a last reading of all processes, waits briefly for the disk and removes the socket. C
  * may be NULL. */
 void collect_free(struct collect *c);
-/* Takes the readings that are due; called at every tick. Postpones readings to the next tick after
- * a few milliseconds. */
+/* Takes the readings that are due; called at every tick. If the readings take more than a few
+ * milliseconds, the remaining ones wait for the next tick. */
 void collect_tick(struct collect *c, uint64_t now_ns);
 /* Reports live memory and allocated bytes of each process, at most once per second: heap_sampled
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */
@@ -52,8 +52,8 @@ void collect_mark(struct collect *c, const struct mark *mark);
  * not report an exit, collect notices it a moment later. */
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
 /* Takes a reading and a snapshot of process PID, or of all processes if PID is 0, and waits at most
- * WAIT_NS until they are on disk. Returns the number of processes. With PID 0, processes that
- * connected within the last 2 s are included only if there is no file yet. */
+ * WAIT_NS until they are on disk. Returns the number of readings that are on disk. With PID 0,
+ * processes that connected within the last 2 s are included only if no process has a file yet. */
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns);
 /* Waits at most WAIT_NS until everything read so far is on disk. */
 void collect_flush(struct collect *c, uint64_t wait_ns);

@@ -1,4 +1,4 @@
-/* The final values of each call site and its stack, shared by the exports. Private to profile/. */
+/* The final values and the stacks of call sites, as used by all exports. Private to profile/. */
 #pragma once
 
 #include "profile/export.h"

@@ -151,9 +151,9 @@ void folder_heaps_fini(struct folder_heaps *h)
 static int no_gpu_error(struct err *err)
 {
     return err_set(err, -ENOENT,
-                   "no GPU memory was recorded; ebb records PyTorch's caching allocator (torch "
-                   "1.10 or later, not backend:cudaMallocAsync), unless --no-heap or EBB_HEAP=0 "
-                   "is set");
+                   "no GPU memory was recorded; ebb records blocks of PyTorch's caching allocator "
+                   "(torch 1.10 or later, not backend:cudaMallocAsync), but not with --no-heap or "
+                   "EBB_HEAP=0");
 }
 
 static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
@@ -163,12 +163,11 @@ static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_mem
         return err_set(err, h->error, "%s", h->why.text);
     if (h->count && memory == FOLDER_GPU)
         return no_gpu_error(err);
-    return h->count
-               ? err_set(err, -ENOENT, "no heap history of process %d", (int)pid)
-               : err_set(err, -ENOENT,
-                         "no heap history found; ebb run records one for every dynamically "
-                         "linked program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
-                         "is set");
+    return h->count ? err_set(err, -ENOENT, "no heap history of process %d", (int)pid)
+                    : err_set(err, -ENOENT,
+                              "no heap history found; ebb run records one for every dynamically "
+                              "linked program that runs for at least two seconds, but not with "
+                              "--no-heap or EBB_HEAP=0");
 }
 
 int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,

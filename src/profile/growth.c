@@ -14,8 +14,8 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* Lower bound on the growth in the last sixth of the time, as a fraction of steady growth. The
- * growth of a row below it may have ended. */
+/* If a row's growth in the last sixth of the time is less than this fraction of steady growth, the
+ * growth of the row may have ended. */
 static const double GOES_ON = 0.3;
 /* One-sided 99 % bound of Kolmogorov's statistic: the largest lead of a sampled distribution over
  * the true one, times the square root of the number of samples. */
@@ -210,9 +210,9 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* Returns false if the growth of ROW certainly ended. Compares the growth over time with steady
- * growth within the sampling error, because steady growth with few samples can seem to pause for
- * long. */
+/* Returns false if the growth of ROW certainly ended. A row's growth is taken as ended only if it
+ * deviates from steady growth by more than the sampling error, because steady growth that is seen
+ * through few samples can seem to pause for a long time. */
 static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
 {
     struct trend trend;
@@ -225,8 +225,8 @@ static bool may_go_on(const struct growth_row *row, const struct verdict_series 
 
 /* Adjusts a row's verdict to the job's verdict, because a row has few readings of its own. If the
  * job leaks, a row that certainly grew, and whose growth has not certainly ended, is part of that
- * leak. If the job does not leak, no row leaks. If the job is filling, rows that would leak are
- * filling, too. */
+ * leak. If the job does not leak, no row leaks. If the job is filling, a row whose own verdict is a
+ * leak is filling, too. */
 static void follow_job(struct growth_row *row, const struct verdict_series *series,
                        enum verdict_word job)
 {

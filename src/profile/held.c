@@ -86,8 +86,8 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
     }
 }
 
-/* The four readings AT divide the end of the run into three parts. Returns the sum, over the call
- * sites that keep their memory, of three times the smallest growth in any of these parts. */
+/* The four readings AT bound three consecutive parts of the run. Returns a sum over the call sites
+ * that keep their memory: each adds three times the smallest of its growths in the three parts. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;

@@ -85,8 +85,8 @@ static double largest_fall(const struct series *s)
 }
 
 /* Returns the increase of FIGURE since its first reading, and stores the time of that reading in
- * *RET_FROM. Returns 0 if the figure once decreased by as much: a log that is cleared again and
- * again keeps nothing alive for long. */
+ * *RET_FROM. Returns 0 if FIGURE once decreased by at least this increase: a log that is cleared
+ * again and again keeps nothing alive for long. */
 static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
 {
     const struct series *s = figure->signal[0];
@@ -98,8 +98,8 @@ static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
     return gained > largest_fall(s) ? gained : 0;
 }
 
-/* Returns the growth of process PID from FROM_NS to its peak. The last readings may be those of its
- * exit. */
+/* Returns the growth of process PID from FROM_NS to the peak, not to the last reading, because the
+ * process may already have been exiting then. */
 static double process_growth(const struct run *run, int32_t pid, uint64_t from_ns)
 {
     const struct run_entity *p = run_find_pid(run, pid);

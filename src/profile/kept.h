@@ -18,7 +18,8 @@ struct kept {
     char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
     double bytes; /* upper bound of the added bytes */
-    double limit; /* maximum number of entries, or of bytes of an array; 0 if there is none */
+    /* limit on the number of entries, or on the bytes of an array; 0 if there is no limit */
+    double limit;
     /* true if the container belongs to an installed package or the standard library */
     bool is_library;
     /* true if most of these bytes are in autograd graphs that the container or its entries keep
@@ -41,9 +42,9 @@ struct kept_lists {
 
 /* Adds one mark. Marks of other kinds and invalid marks are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
-/* Adds containers from figures (container:NAME, container_bytes:NAME), for processes that sent no
- * such report. The Python package reports containers only once memory has grown considerably, but
- * sends their figures earlier. */
+/* Adds containers from figures (container:NAME, container_bytes:NAME), for processes that have sent
+ * no mark of kind "kept". The Python package sends these marks only once memory has grown
+ * considerably, but sends the figures earlier. */
 void kept_take_figures(struct kept_lists *l, const struct run *run);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);

@@ -11,7 +11,7 @@
 
 struct err;
 
-/* Totals of the Python package's MemoryCleanup in the last segment. */
+/* Totals of the Python package's MemoryCleanup since the last start or restart of the job. */
 struct marks_cleanup {
     uint64_t count;
     double freed_bytes, cost_s;

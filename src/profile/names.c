@@ -399,7 +399,8 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-/* Appends ONE, which calls the COUNT frames in RET. Returns false if RET is full. */
+/* Adds ONE, the next caller of the COUNT frames in RET. A recursive call and an outer <module> are
+ * not added, and a comprehension is replaced by ONE, its function. Returns false if RET is full. */
 static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
     const struct name *inner = *count ? ret[*count - 1] : NULL;

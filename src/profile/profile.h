@@ -31,7 +31,8 @@ struct profile_code {
 };
 
 /* A frame of a stack, as in the heap table. The parent of a node has a smaller index, the root is
- * node 0, and no node is deeper than HEAP_STACK_MAX. The module or code of its frame exists. */
+ * node 0, and no node is deeper than HEAP_STACK_MAX. The module or code object that a frame refers
+ * to exists. */
 struct profile_node {
     uint64_t frame; /* 0: unknown */
     uint32_t parent;
@@ -172,11 +173,13 @@ uint64_t profile_whole(double v);
  * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* Returns the number of readings that show the process at work. A process that exits by itself
- * releases memory first. Readings at the end are therefore left out while they are more than a
- * tenth lower than the reading before them, or than the last reading before the process may have
- * begun to release memory. That moment is when memory last grew, but at most a tenth of the
- * process's life and at least five seconds before its exit. The exit itself may take longer, so
- * these times are counted back from the last reading before the exit. */
+ * releases its memory before it exits, so its last readings are left out. Starting from the end, a
+ * reading is left out if it is more than a tenth lower than the reading before it, or more than a
+ * tenth lower than the reference. The reference is the last reading before the process may have
+ * begun to release memory. Releasing is assumed to have begun when memory last grew, but not
+ * earlier than a tenth of the process's life before the exit, and not later than five seconds
+ * before the exit. These times are counted back from the last reading before the exit, because the
+ * exit itself may take long. */
 size_t profile_working(const struct profile *p);
 /* Like profile_working, but also excludes readings taken while the process was exiting. */
 size_t profile_at_work(const struct profile *p);

@@ -19,13 +19,14 @@
 enum {
     /* Maximum number of bytes that may wait for a slow disk: the size of the largest table. */
     QUEUE_BYTES = 6 << 20,
-    READINGS_PER_RUN = 500, /* a reading is due once 1/500 of the run has passed since the last */
-    /* a requested reading is taken if 1/2000 of the run has passed since the last */
+    /* a reading is due once 1/500 of the run has passed since the last reading */
+    READINGS_PER_RUN = 500,
+    /* a requested reading is taken if 1/2000 of the run has passed since the last reading */
     ASKED_A_RUN = 2000,
-    /* a snapshot is due after 1/16 of the run if live bytes have changed since the last */
+    /* a snapshot is due after 1/16 of the run if live bytes have changed since the last snapshot */
     SNAPSHOTS_PER_RUN = 16,
     SNAPSHOTS_AT_LEAST = 4, /* a snapshot is due after 1/4 of the run even if nothing has changed */
-    /* a requested snapshot is taken if 1/256 of the run has passed since the last */
+    /* a requested snapshot is taken if 1/256 of the run has passed since the last snapshot */
     SNAPSHOTS_ASKED = 256,
     /* Every 64th reading does not depend on earlier ones, so a damaged block loses at most 64
      * readings. */

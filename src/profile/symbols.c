@@ -115,8 +115,8 @@ static void read_dwarf(struct symbols *s, struct module *m, const struct elf_fil
         dwarf_index_new(s->options.sysroot, &m->dwarf_file, &m->dwarf);
 }
 
-/* Reads the symbols of a module. If its file is stripped, some are in that file and the rest in a
- * separate debug file. */
+/* Reads the symbols of a module. If the module's file is stripped, some symbols are in that file
+ * and the others in a separate debug file. */
 static void read_module(struct symbols *s, struct module *m)
 {
     struct elf_file file = {-1, NULL}, debug = {-1, NULL};

@@ -25,7 +25,9 @@ struct symbols_options {
 int symbols_new(const struct symbols_options *options, struct symbols **ret);
 void symbols_free(struct symbols *s); /* NULL is fine */
 
-/* Resolves OFFSET from the base of the module with PATH (not terminated by NUL) and build-id; a
- * file with another build-id is ignored. Returns the number of symbols in RET, or 0 if unknown. */
+/* Resolves OFFSET, which is relative to the base of a module, to functions and lines. The module is
+ * given by its PATH, which is not terminated by NUL, and by its build-id; a file at PATH with
+ * another build-id is ignored. Returns the number of symbols in RET, or 0 if the function is
+ * unknown. */
 size_t symbols_find(struct symbols *s, const char *path, size_t path_len, const uint8_t *build_id,
                     size_t build_id_len, uint64_t offset, struct symbol ret[SYMBOL_INLINE_MAX]);

@@ -124,8 +124,8 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
 }
 
 /* Returns the index of the reading from which growth is measured. If there are steps, this is the
- * first reading with a step, because memory that was loaded before it is not growth. If there are
- * no steps, or if most of the run was over at that reading, returns 0. */
+ * first reading with a step, because memory that was loaded before it is not growth. Returns 0 if
+ * there are no steps, or if the first step came in the second half of the run. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -134,8 +134,8 @@ static size_t growth_from(const struct tallies *t)
     return 2 * at < t->n_readings ? at : 0;
 }
 
-/* Computes the baselines at both ends of the run. Each is the minimum of several readings, because
- * memory of a batch that is live at only one of them is not growth. */
+/* Computes the baselines at both ends of the run. Each baseline is the minimum of several readings,
+ * because the memory of a batch, which is live at only one of these readings, is not growth. */
 static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
     size_t n = (t->n_readings - from) / FLOOR_SHARE;
@@ -287,7 +287,7 @@ static int want_since(struct tallies *t, struct names *names, struct err *err)
     return want_samples(t, names, s, since_ns, UINT64_MAX);
 }
 
-/* Returns the time of the last reading before STEP + 1 was completed, or T_NS if that is later. */
+/* Returns the time of the last reading before STEP + 1 was completed, but at least T_NS. */
 static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
 {
     for (size_t i = profile_working(p); i-- > 0;)
@@ -440,8 +440,8 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Moves the rows into which others were merged to the front of ROWS, and removes the merged ones.
- */
+/* Moves the rows into which others were merged to the front of ROWS, and removes the merged
+ * ones. */
 static size_t reorder(struct tally **rows, size_t *count)
 {
     size_t merged = 0, left = 0;

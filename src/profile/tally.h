@@ -23,9 +23,9 @@ struct tally {
     double first, first_variance, last;        /* baselines at the start and the end of the run */
     /* difference in bytes that options.kind requests; 0 if the growth of baselines is shown */
     double wanted;
-    int32_t part_of;               /* row into which this row was merged, or TALLY_NONE */
-    double own_growth, own_live;   /* values before other rows were merged into this row */
-    size_t parts;                  /* number of rows merged into this row, including itself, or 0 */
+    int32_t part_of;             /* row into which this row was merged, or TALLY_NONE */
+    double own_growth, own_live; /* values before other rows were merged into this row */
+    size_t parts; /* number of rows merged into this row, itself included; 0 if none was merged */
     struct verdict_series *series; /* NULL: not judged */
 };
 
@@ -35,7 +35,7 @@ struct tallies {
     struct tally *at;
     size_t count, cap;
     int32_t *of_site;
-    /* Entry of each call site halfway through the run, or NULL. */
+    /* For each call site: its entry in the reading in the middle of the run, or NULL. */
     const struct profile_held **middle;
     struct texts keys; /* keys of the rows, in their order */
     struct buf key;    /* buffer in which a key is built */

@@ -141,7 +141,7 @@ void profile_view_fini(struct profile_view *v); /* frees the view; accepts a zer
 
 /* Converts the view to JSON; returns NULL if out of memory. */
 json_t *profile_json(const struct profile_view *v);
-/* Returns only the first N rows, as in run.json. */
+/* Converts only the first N rows, in the form that run.json uses. */
 json_t *profile_rows_json(const struct profile_view *v, size_t n);
 /* Reads rows from run.json into a view that has only rows. Returns 0 or -ENOMEM. */
 int profile_rows_read(const json_t *rows, struct profile_view *ret);

@@ -1,5 +1,5 @@
-/* late PATH: loads and unloads a library a few times and prints how often its own operator new and
- * delete were called. */
+/* late PATH: loads and unloads a library a few times and prints how often the library's own
+ * operator new and delete were called. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

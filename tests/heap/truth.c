@@ -61,8 +61,8 @@ SITE(large)
     lives(&large_truth, 256 << 10);
 }
 
-/* Grows in small steps; if every realloc counted its whole size, the block would be sampled many
- * times. */
+/* Grows one block in small steps. If each realloc counted the whole new size, the block would be
+ * sampled many times. */
 SITE(stepwise)
 {
     for (int i = 0; i < 8; i++) {

@@ -1,6 +1,6 @@
 /* A library whose constructor, which runs under the dynamic linker's lock, announces its start and
- * waits for an answer. WAITS has the descriptors to write to and to read from. Exits with status 3
- * if there is no answer. */
+ * waits for an answer. The environment variable WAITS has two descriptors: one for the announcement
+ * and one for the answer. Exits with status 3 if there is no answer. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

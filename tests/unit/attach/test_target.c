@@ -166,12 +166,12 @@ static void attach_error_names_the_user_of_the_process(void **state)
     assert_int_equal(status, 0);
 }
 
-static void attach_error_mentions_a_different_pid_namespace(void **state)
+static void process_in_another_pid_namespace_is_refused(void **state)
 {
     const struct fake_proc *f = *state;
     assert_int_equal(unlinkat(f->root.proc_fd, "77/mem", 0), 0);
-    put_file(f, "77/mem", "x"); /* A read of the mem file of an exited process returns end of file,
-                                   as a read of this file does. */
+    /* The file is not empty, because end of file would mean that the process has exited. */
+    put_file(f, "77/mem", "x");
     put_file(f, "self/ns/pid", "");
     put_file(f, "77/ns/pid", "");
     assert_refused(f, ATTACH_WRITE,
@@ -189,7 +189,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(attach_error_names_the_user_of_the_process,
                                         set_up_other_user, tear_down),
-        cmocka_unit_test_setup_teardown(attach_error_mentions_a_different_pid_namespace, set_up,
+        cmocka_unit_test_setup_teardown(process_in_another_pid_namespace_is_refused, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,7 @@ static void large_and_signed_cfi_offsets_are_read(void **state)
     assert_rule(&m, CODE + 1, (struct cfi_rule){CFI_CFA_FP, 16, CFI_FP_AT_CFA, -32});
 }
 
-static void cfi_rules_of_other_registers_are_skipped(void **state)
+static void cfi_rules_of_unneeded_registers_are_skipped(void **state)
 {
     struct image m;
 
@@ -246,7 +246,8 @@ static void unsupported_unwind_rules_return_eopnotsupp(void **state)
     usual(&m, PROGRAM("\x90\x02")); /* The rule puts the return address at CFA - 16. */
     assert_error(&m, CODE, -EOPNOTSUPP);
     usual(&m,
-          /* rbp is saved in rbx, so its value is lost, but this frame can be unwound. */
+          /* rbp is saved in rbx, which the unwinder does not track. The caller's rbp is therefore
+           * unknown, but the frame can be unwound. */
           PROGRAM("\x09\x06\x03"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 8, CFI_FP_LOST, 0});
 }
@@ -350,7 +351,7 @@ int main(void)
         cmocka_unit_test(address_outside_functions_has_no_unwind_rule),
         cmocka_unit_test(restoring_an_unwind_row_also_restores_its_cfa),
         cmocka_unit_test(large_and_signed_cfi_offsets_are_read),
-        cmocka_unit_test(cfi_rules_of_other_registers_are_skipped),
+        cmocka_unit_test(cfi_rules_of_unneeded_registers_are_skipped),
         cmocka_unit_test(realigned_stack_is_found_through_a_saved_pointer),
         cmocka_unit_test(plt_stub_is_recognised_by_its_cfa_expression),
         cmocka_unit_test(undefined_return_address_marks_the_start_of_a_thread),

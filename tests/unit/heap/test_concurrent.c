@@ -213,7 +213,7 @@ static void *add_against_end(void *argument)
     return NULL;
 }
 
-static void concurrent_end_of_a_sample_keeps_the_filter_bit_of_others(void **state)
+static void filter_bit_survives_concurrent_end_of_another_sample(void **state)
 {
     (void)state;
     choose_addresses();
@@ -429,7 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(concurrent_samples_with_one_filter_bit_are_all_found),
-        FRESH(concurrent_end_of_a_sample_keeps_the_filter_bit_of_others),
+        FRESH(filter_bit_survives_concurrent_end_of_another_sample),
         FRESH(concurrent_thinning_leaves_every_live_sample_findable),
         FRESH(threads_can_unmap_parts_of_mappings_concurrently),
         FRESH(threads_with_equal_stacks_get_the_same_call_site),

@@ -33,7 +33,7 @@ static void profiler_without_settings_uses_the_defaults(void **state)
     }
 }
 
-static void profiler_is_disabled_by_ebb_heap_0_or_a_missing_socket(void **state)
+static void profiler_is_off_if_ebb_heap_is_0_or_no_socket_is_set(void **state)
 {
     (void)state;
     assert_false(is_profiled_by("0", "/run/x"));
@@ -90,7 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(profiler_without_settings_uses_the_defaults),
-        cmocka_unit_test(profiler_is_disabled_by_ebb_heap_0_or_a_missing_socket),
+        cmocka_unit_test(profiler_is_off_if_ebb_heap_is_0_or_no_socket_is_set),
         cmocka_unit_test(profiler_settings_are_accepted_in_any_order),
         cmocka_unit_test(seccomp_filter_count_defaults_to_zero),
         cmocka_unit_test(seccomp_filter_count_is_read_from_proc_status),

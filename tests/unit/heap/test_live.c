@@ -143,7 +143,7 @@ static void full_bucket_refuses_new_samples_and_keeps_old_ones(void **state)
     assert_true(filter_is_empty());
 }
 
-static void full_bucket_in_a_nearly_empty_live_table_removes_no_sample(void **state)
+static void thinning_nearly_empty_table_keeps_samples_of_a_full_bucket(void **state)
 {
     uint64_t random = 1, p = ARENA;
 
@@ -375,7 +375,7 @@ static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void first_page_left_by_munmap_is_weighted_as_one_page(void **state)
+static void page_left_by_munmap_of_a_large_mapping_counts_as_one_page(void **state)
 {
     struct live_sample large = mapping;
 
@@ -403,7 +403,7 @@ static void munmap_over_several_mappings_trims_and_removes_them(void **state)
     assert_true(filter_is_empty());
 }
 
-static void munmap_of_a_part_page_keeps_adjacent_mappings(void **state)
+static void munmap_of_a_partial_page_keeps_adjacent_mappings(void **state)
 {
     struct live_sample odd = mapping;
 
@@ -497,7 +497,7 @@ int main(void)
         FRESH(pointer_sharing_only_a_filter_bit_with_a_sample_is_not_found),
         FRESH(filter_bit_is_cleared_only_when_its_last_sample_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
-        FRESH(full_bucket_in_a_nearly_empty_live_table_removes_no_sample),
+        FRESH(thinning_nearly_empty_table_keeps_samples_of_a_full_bucket),
         FRESH(allocation_at_the_address_of_an_old_sample_ends_that_sample),
         FRESH(reused_live_entry_gets_a_new_generation),
         FRESH(live_table_can_be_filled_almost_completely),
@@ -506,9 +506,9 @@ int main(void)
         FRESH(sample_interval_is_raised_when_the_live_table_is_thinned),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
-        FRESH(first_page_left_by_munmap_is_weighted_as_one_page),
+        FRESH(page_left_by_munmap_of_a_large_mapping_counts_as_one_page),
         FRESH(munmap_over_several_mappings_trims_and_removes_them),
-        FRESH(munmap_of_a_part_page_keeps_adjacent_mappings),
+        FRESH(munmap_of_a_partial_page_keeps_adjacent_mappings),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),
         FRESH(live_lookup_finds_no_sample_after_reset_or_without_a_table),
         FRESH(live_table_reset_in_a_sandboxed_process_removes_all_samples),

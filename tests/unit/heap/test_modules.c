@@ -222,7 +222,7 @@ static void reloaded_library_keeps_its_module_number(void **state)
             assert_int_equal(table->modules[number[i] - 1].is_gone, 1);
 }
 
-static void module_generation_increases_with_each_change(void **state)
+static void module_generation_changes_with_each_unload_and_reset(void **state)
 {
     uint32_t before = modules_generation();
 
@@ -327,7 +327,7 @@ int main(void)
         TEST(module_lookup_without_a_table_finds_nothing),
         TEST(encoded_frame_contains_module_number_and_offset),
         TEST(reloaded_library_keeps_its_module_number),
-        TEST(module_generation_increases_with_each_change),
+        TEST(module_generation_changes_with_each_unload_and_reset),
         TEST(frames_use_module_numbers_of_the_current_heap_table),
         TEST(modules_beyond_the_maximum_are_counted_as_drops),
         TEST(threads_get_the_same_number_for_a_module),

@@ -186,7 +186,7 @@ static void negative_countdown_does_not_change_the_sample_rate(void **state)
     assert_near(hits, p * TIMES, 5 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void allocated_bytes_are_counted_up_to_the_last_sampling_draw(void **state)
+static void each_sampling_draw_adds_the_bytes_allocated_before_it(void **state)
 {
     struct heap_thread threads[2] = {{0}, {.random = 9}};
     uint64_t total = 0, interval;
@@ -306,7 +306,7 @@ static void high_sample_rate_raises_the_interval_until_the_rate_falls(void **sta
     assert_int_equal(heap_process.table->header.interval, BASE);
 }
 
-static void burst_above_two_seconds_of_samples_raises_the_interval(void **state)
+static void burst_of_more_than_two_seconds_of_samples_raises_interval(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SAMPLER_RATE; i++)
@@ -322,7 +322,7 @@ static void short_bursts_at_a_low_mean_rate_keep_the_sampling_interval(void **st
 
     (void)state;
     for (int step = 0; step < 1000; step++, now += 500 * MS)
-        /* The burst has 100 samples per second on average. */
+        /* The bursts add up to half of SAMPLER_RATE on average. */
         for (int i = 0; i < SAMPLER_RATE / 4; i++)
             sampler_adapt(false, now + (uint64_t)i * 20000);
     assert_int_equal(sampler_interval(), BASE);
@@ -386,14 +386,14 @@ int main(void)
         FRESH(first_allocation_of_a_thread_has_the_usual_sample_rate),
         FRESH(each_new_thread_gets_a_different_random_seed),
         FRESH(negative_countdown_does_not_change_the_sample_rate),
-        FRESH(allocated_bytes_are_counted_up_to_the_last_sampling_draw),
+        FRESH(each_sampling_draw_adds_the_bytes_allocated_before_it),
         FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
         FRESH(sample_has_the_interval_at_which_its_countdown_was_drawn),
         FRESH(sampling_intervals_are_rounded_up_to_64_bytes),
         FRESH(low_sample_rate_keeps_the_sampling_interval),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
-        FRESH(burst_above_two_seconds_of_samples_raises_the_interval),
+        FRESH(burst_of_more_than_two_seconds_of_samples_raises_interval),
         FRESH(short_bursts_at_a_low_mean_rate_keep_the_sampling_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
         FRESH(raised_minimum_sampling_interval_is_kept_until_a_reset),

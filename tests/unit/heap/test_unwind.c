@@ -260,7 +260,7 @@ static void with_handler(int flags)
     sigaction(SIGUSR1, &before, NULL);
 }
 
-static void signal_handler_stack_includes_the_interrupted_code(void **state)
+static void trace_of_signal_handler_has_the_interrupted_code(void **state)
 {
     (void)state;
     with_handler(0);
@@ -269,7 +269,7 @@ static void signal_handler_stack_includes_the_interrupted_code(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void handler_on_alternate_stack_includes_interrupted_code(void **state)
+static void trace_of_handler_on_alternate_stack_has_interrupted_code(void **state)
 {
     char *memory =
         mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -637,8 +637,8 @@ int main(void)
         TEST(library_is_unwound_after_every_reload),
         TEST(function_that_realigns_its_stack_is_unwound),
 #ifdef __x86_64__
-        TEST(signal_handler_stack_includes_the_interrupted_code),
-        TEST(handler_on_alternate_stack_includes_interrupted_code),
+        TEST(trace_of_signal_handler_has_the_interrupted_code),
+        TEST(trace_of_handler_on_alternate_stack_has_interrupted_code),
         TEST(signal_at_the_first_instruction_of_a_function_is_unwound),
 #endif
         TEST(stacks_of_other_threads_are_unwound_to_their_start),

@@ -541,7 +541,7 @@ static void second_hello_of_a_process_replaces_the_first(void **state)
     assert_string_equal(peers[1].reply, "/tmp/third");
 }
 
-static void rank_whose_reply_address_is_unusable_is_not_added(void **state)
+static void hello_with_an_unusable_reply_address_adds_no_rank(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -638,7 +638,7 @@ int main(void)
         TEST(answer_to_a_checkpoint_request_arrives_as_a_mark),
         TEST(loader_worker_receives_no_checkpoint_request),
         TEST(second_hello_of_a_process_replaces_the_first),
-        TEST(rank_whose_reply_address_is_unusable_is_not_added),
+        TEST(hello_with_an_unusable_reply_address_adds_no_rank),
         TEST(request_removes_ranks_with_dead_sockets_but_keeps_busy_ranks),
         TEST(loop_iteration_reads_at_most_256_marks_of_a_flood),
     };

@@ -63,7 +63,7 @@ static void step_sent_by_several_ranks_is_timed_only_once(void **state)
     assert_int_equal(median_ns(&t), NS_PER_S);
 }
 
-static void step_number_that_goes_backwards_is_not_timed(void **state)
+static void time_until_a_lower_step_number_is_not_measured(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -109,7 +109,7 @@ int main(void)
         cmocka_unit_test(slow_step_time_is_unknown_before_three_steps),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(step_sent_by_several_ranks_is_timed_only_once),
-        cmocka_unit_test(step_number_that_goes_backwards_is_not_timed),
+        cmocka_unit_test(time_until_a_lower_step_number_is_not_measured),
         cmocka_unit_test(slow_evaluations_do_not_change_the_median_step_time),
         cmocka_unit_test(single_stalled_step_does_not_change_the_slow_step_time),
         cmocka_unit_test(step_times_are_forgotten_after_many_newer_steps),

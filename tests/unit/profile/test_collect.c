@@ -204,8 +204,8 @@ static struct profile *read_file(struct fixture *f, const char *name)
     return p;
 }
 
-/* Reads the file of an exited process. collect_free waits for a slow disk only for a limited
- * time. */
+/* Reads the file of an exited process. Tries again until the file is complete, because collect_free
+ * waits for a slow disk only for a limited time. */
 static struct profile *read_ended(struct fixture *f, const char *name)
 {
     uint64_t end = clock_mono_ns() + WAIT_NS;
@@ -589,7 +589,7 @@ static void note_figure(void *user, int32_t pid, const char *name, uint64_t valu
                                          : &r->allocated) = value;
 }
 
-static void live_shared_and_allocated_bytes_are_reported_as_figures(void **state)
+static void private_and_shared_and_allocated_bytes_become_figures(void **state)
 {
     struct fixture *f = *state;
     struct reported r = {0};
@@ -718,7 +718,7 @@ int main(void)
         T(requested_heap_reading_includes_processes_not_read_before),
         T(requested_heap_reading_is_written_to_the_heap_file),
         T(heap_file_with_least_live_bytes_is_removed_at_the_file_limit),
-        T(live_shared_and_allocated_bytes_are_reported_as_figures),
+        T(private_and_shared_and_allocated_bytes_become_figures),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

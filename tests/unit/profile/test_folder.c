@@ -152,7 +152,7 @@ static void heap_history_after_the_last_exec_is_chosen(void **state)
     }
 }
 
-static void invalid_heap_file_is_reported_only_if_no_other_exists(void **state)
+static void invalid_heap_file_is_an_error_only_without_a_valid_one(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -212,7 +212,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(heap_history_after_the_last_exec_is_chosen, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(invalid_heap_file_is_reported_only_if_no_other_exists,
+        cmocka_unit_test_setup_teardown(invalid_heap_file_is_an_error_only_without_a_valid_one,
                                         setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,7 +239,7 @@ static void growth_of_a_late_call_site_is_measured_from_zero(void **state)
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
-static void batch_live_at_the_last_reading_is_not_growth(void **state)
+static void batch_that_is_live_at_the_last_reading_is_not_growth(void **state)
 {
     struct story *s = *state;
     site(s, "batch", churns);
@@ -611,7 +611,7 @@ static void error_for_an_unknown_step_names_the_known_range(void **state)
     assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_are_blocks_older_than_from_step_live_at_to_step(void **state)
+static void survivors_are_live_at_to_step_and_older_than_from_step(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
@@ -687,7 +687,7 @@ int main(void)
         TEST(faster_leaking_call_site_is_ranked_first),
         TEST(call_site_of_a_cache_that_stopped_growing_is_not_a_leak),
         TEST(growth_of_a_late_call_site_is_measured_from_zero),
-        TEST(batch_live_at_the_last_reading_is_not_growth),
+        TEST(batch_that_is_live_at_the_last_reading_is_not_growth),
         TEST(shrinking_call_site_has_negative_growth),
         TEST(call_site_without_live_bytes_has_no_row),
         TEST(growth_smaller_than_the_sampling_error_is_not_ranked_first),
@@ -709,7 +709,7 @@ int main(void)
         TEST(since_option_counts_only_allocations_after_the_given_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(error_for_an_unknown_step_names_the_known_range),
-        TEST(survivors_are_blocks_older_than_from_step_live_at_to_step),
+        TEST(survivors_are_live_at_to_step_and_older_than_from_step),
         TEST(survivors_without_a_snapshot_or_step_are_an_error),
         TEST(growth_up_to_a_given_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),

@@ -129,7 +129,7 @@ static void growth_below_the_sampling_error_is_ignored(void **state)
     assert_true(sites_of(&h).grown == 0);
 }
 
-static void growth_per_allocated_byte_is_constant_on_a_slower_machine(void **state)
+static void growth_per_allocated_byte_is_constant_if_work_slows_down(void **state)
 {
     struct history h;
     (void)state;
@@ -145,7 +145,7 @@ static void growth_per_allocated_byte_is_constant_on_a_slower_machine(void **sta
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void growth_continuing_after_the_first_epoch_is_sustained(void **state)
+static void growth_that_goes_on_after_first_epoch_counts_as_sustained(void **state)
 {
     struct history h;
     (void)state;
@@ -158,7 +158,7 @@ static void growth_continuing_after_the_first_epoch_is_sustained(void **state)
     assert_true(s.slowed < 1);
 }
 
-static void growth_of_a_cache_filled_in_the_first_epoch_is_slowed(void **state)
+static void growth_of_cache_filled_in_first_epoch_counts_as_slowed(void **state)
 {
     struct history h;
     (void)state;
@@ -203,9 +203,9 @@ int main(void)
         cmocka_unit_test(temporary_batches_alone_are_not_growth),
         cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
         cmocka_unit_test(growth_below_the_sampling_error_is_ignored),
-        cmocka_unit_test(growth_per_allocated_byte_is_constant_on_a_slower_machine),
-        cmocka_unit_test(growth_continuing_after_the_first_epoch_is_sustained),
-        cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_is_slowed),
+        cmocka_unit_test(growth_per_allocated_byte_is_constant_if_work_slows_down),
+        cmocka_unit_test(growth_that_goes_on_after_first_epoch_counts_as_sustained),
+        cmocka_unit_test(growth_of_cache_filled_in_first_epoch_counts_as_slowed),
         cmocka_unit_test(growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown),
         cmocka_unit_test(four_heap_readings_give_no_evidence),
     };

@@ -239,7 +239,7 @@ static void container_that_is_cleared_repeatedly_is_not_reported(void **state)
     run_free(run);
 }
 
-static void container_with_little_of_the_growth_is_not_reported(void **state)
+static void container_with_a_small_share_of_growth_is_not_reported(void **state)
 {
     struct run *run = run_with_containers(400 << 20);
     (void)state;
@@ -262,7 +262,7 @@ int main(void)
         cmocka_unit_test_setup(growing_array_is_described_by_its_bytes, begin),
         cmocka_unit_test_setup(container_figures_do_not_replace_a_report, begin),
         cmocka_unit_test_setup(container_that_is_cleared_repeatedly_is_not_reported, begin),
-        cmocka_unit_test_setup(container_with_little_of_the_growth_is_not_reported, begin),
+        cmocka_unit_test_setup(container_with_a_small_share_of_growth_is_not_reported, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

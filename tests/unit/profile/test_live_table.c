@@ -111,7 +111,7 @@ static void sample_of_a_freed_block_is_not_read(void **state)
     assert_int_equal(count_live(f), 2);
 }
 
-static void live_entry_with_invalid_interval_size_or_kind_is_ignored(void **state)
+static void live_entry_with_invalid_kind_or_size_or_interval_is_ignored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -193,8 +193,9 @@ static void cost_of_the_profiler_is_read_from_the_table_header(void **state)
     assert_true(live_table_is_ended(&f->table));
 }
 
-/* A large block that starts just after malloc's header at the start of a page has its own mapping.
- * Small blocks, blocks at other offsets and mappings made by the program do not. */
+/* A large block is taken to have its own mapping if it starts 16 bytes into a page, after malloc's
+ * header. Small blocks, and blocks at other offsets, are not. Mappings made by the program are
+ * never counted. */
 static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **state)
 {
     struct fixture *f = *state;
@@ -224,7 +225,7 @@ static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **s
 
 /* The test touches every fourth MiB of the pool, and the first half of the block that follows the
  * pool. */
-static void large_block_is_counted_with_its_resident_bytes(void **state)
+static void only_resident_bytes_of_large_private_blocks_are_counted(void **state)
 {
     struct fixture *f = *state;
     struct live_table_totals totals;
@@ -353,7 +354,7 @@ int main(void)
         T(live_samples_are_sorted_by_call_site),
         T(many_samples_in_random_order_are_sorted_by_call_site),
         T(sample_of_a_freed_block_is_not_read),
-        T(live_entry_with_invalid_interval_size_or_kind_is_ignored),
+        T(live_entry_with_invalid_kind_or_size_or_interval_is_ignored),
         T(sample_of_an_unknown_call_site_is_assigned_to_site_zero),
         T(heap_table_counts_are_capped_at_the_table_size),
         T(counters_of_an_unknown_call_site_are_zero),
@@ -364,7 +365,7 @@ int main(void)
         T(heap_table_with_wrong_magic_or_size_is_refused),
         T(heap_table_that_is_too_short_or_can_be_resized_is_refused),
         T(heap_table_in_an_ordinary_file_is_refused),
-        T(large_block_is_counted_with_its_resident_bytes),
+        T(only_resident_bytes_of_large_private_blocks_are_counted),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,7 +254,7 @@ static void call_site_without_a_stack_has_a_placeholder_name(void **state)
     assert_string_equal(list->function, "(no stack)");
 }
 
-/* The profile has indices that do not exist. */
+/* The profile refers to entries that do not exist. */
 static void frames_without_symbols_get_a_placeholder_name(void **state)
 {
     struct fixture *f = *state;
@@ -420,7 +420,7 @@ static const char *readable(struct buf *b, const char *name)
     return buf_str(b);
 }
 
-static void cpp_symbol_names_are_demangled_and_others_unchanged(void **state)
+static void only_valid_cpp_symbol_names_are_demangled(void **state)
 {
     struct buf b = {0};
     (void)state;
@@ -514,7 +514,7 @@ int main(void)
         cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
         cmocka_unit_test(autograd_node_name_is_read_from_its_apply_function),
         cmocka_unit_test(standard_library_and_listed_packages_are_library_code),
-        cmocka_unit_test(cpp_symbol_names_are_demangled_and_others_unchanged),
+        cmocka_unit_test(only_valid_cpp_symbol_names_are_demangled),
         cmocka_unit_test(cpp_symbol_that_expands_to_gigabytes_is_truncated),
         cmocka_unit_test(equal_texts_of_a_profile_are_stored_once),
     };

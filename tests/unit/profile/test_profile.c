@@ -120,14 +120,14 @@ static void heap_readings_after_the_end_of_work_are_excluded(void **state)
     (void)state;
     assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
     assert_int_equal(working((double[]){200, 200, 200, 200, 200, 200, 120}, 7), 6);
-    /* The recent growth was freed, but memory is not below its level five seconds ago. */
+    /* Only the recent growth was freed: memory is back at the level of the first reading. */
     assert_int_equal(working((double[]){200, 220, 240, 260, 200}, 5), 4);
     assert_int_equal(working((double[]){200, 230, 260, 200, 150}, 5), 3);
     assert_int_equal(working((double[]){200, 200, 260, 200, 200}, 5), 5); /* a spike */
 }
 
-/* Builds a hundred growing readings; in the last IDLE of them the process has freed half and is
- * idle. */
+/* Builds a hundred readings. Memory grows from reading to reading, except in the last IDLE
+ * readings, in which the process has freed at least half of its memory and is idle. */
 static size_t working_before(size_t idle)
 {
     double mib[WORKING_MAX];

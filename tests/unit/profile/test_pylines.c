@@ -76,7 +76,7 @@ static void line_table_of_python_3_11_is_decoded_in_all_six_forms(void **state)
     }
 }
 
-static void damaged_python_line_table_is_not_reported_as_a_missing_line(void **state)
+static void damaged_line_table_and_missing_line_have_different_errors(void **state)
 {
     static const uint8_t odd[] = {4, 1, 2};
     static const uint8_t no_start[] = {0x11};
@@ -212,7 +212,7 @@ int main(void)
         cmocka_unit_test(line_table_of_python_3_9_is_decoded),
         cmocka_unit_test(line_table_of_python_3_10_may_have_code_without_a_line),
         cmocka_unit_test(line_table_of_python_3_11_is_decoded_in_all_six_forms),
-        cmocka_unit_test(damaged_python_line_table_is_not_reported_as_a_missing_line),
+        cmocka_unit_test(damaged_line_table_and_missing_line_have_different_errors),
         cmocka_unit_test(python_line_numbers_below_1_are_treated_as_missing),
         cmocka_unit_test(line_tables_of_other_python_versions_are_refused),
         cmocka_unit_test(random_python_line_tables_are_never_read_past_their_end),

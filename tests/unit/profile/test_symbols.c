@@ -230,7 +230,7 @@ static void debug_file_with_another_build_id_is_ignored(void **state)
     assert_int_equal(symbols_find(f->s, f->exe, len, NULL, 0, at, found), 0);
 }
 
-static void program_file_that_was_deleted_is_used_if_it_exists_again(void **state)
+static void module_recorded_as_deleted_is_read_if_its_file_exists(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -354,7 +354,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(debug_file_with_another_build_id_is_ignored, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(program_file_that_was_deleted_is_used_if_it_exists_again,
+        cmocka_unit_test_setup_teardown(module_recorded_as_deleted_is_read_if_its_file_exists,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(debug_files_are_searched_in_the_sysroot_first, setup,
                                         teardown),
