@@ -165,7 +165,7 @@ static _Noreturn void freeze_child(int result_fd, int task_fd, uint64_t most_ns,
     let_go(&f);
     result.pause_ns = f.begun_ns ? clock_mono_ns() - f.begun_ns : 0;
     (void)!write(result_fd, &result, sizeof result);
-    _exit(0); /* the kernel detaches the threads that are still traced */
+    _exit(0); /* at the exit, the kernel detaches the threads that are still traced */
 }
 
 struct freeze_result freeze_call(int proc_fd, int32_t pid, uint64_t most_ns, int (*fn)(void *user),

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A readable copy of the segment with .eh_frame_hdr and .eh_frame, and its mapped address. */
+/* The segment that contains .eh_frame_hdr and .eh_frame: its bytes, and the address at which the
+ * library has them. */
 struct cfi_section {
     const uint8_t *bytes;
     size_t len;

@@ -31,8 +31,8 @@
  * queue is full or no descriptor is free, so the next samples try again. */
 enum { TRIES = 8 };
 enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
-/* How often and how long life_detach waits for threads inside a section: one second in all. A
- * section takes microseconds, unless its thread is preempted. */
+/* life_detach waits at most one second for threads inside a section: DRAIN_TRIES pauses of
+ * PAUSE_NS. A section takes microseconds, unless its thread is preempted. */
 enum { DRAIN_TRIES = 10000, PAUSE_NS = 100000 };
 
 /* Weak, because only glibc has this function, and a program with another libc must still start. */

@@ -20,11 +20,11 @@ _Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the
 #define PRIVATE_PAGES __attribute__((aligned(4096)))
 PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
 PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
-/* For each free entry: number of the next free entry + 1. */
+/* For each free entry: 1 + the number of the next free entry. */
 PRIVATE_PAGES static _Atomic(uint16_t) links[HEAP_LIVE];
 /* One bit per entry, which is set if the entry is a mapping. */
 PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64];
-/* Number of the first free entry + 1, in the low 32 bits. The high 32 bits are a counter that
+/* The low 32 bits are 1 + the number of the first free entry. The high 32 bits are a counter that
  * changes with each update, which prevents the ABA problem. */
 static _Atomic(uint64_t) free_head;
 static _Atomic(uint32_t) living;

@@ -11,7 +11,7 @@
  * the thread that holds the lock is preempted. */
 enum { PATIENCE_SPINS = 20000 };
 
-/* A copy of the table's modules in memory that no other process can write. */
+/* A copy of the table's modules. Other processes can write to the table, but not to this copy. */
 struct known {
     _Atomic(uintptr_t) start; /* 0: unloaded */
     _Atomic(uintptr_t) end;

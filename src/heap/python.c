@@ -266,8 +266,8 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
     return end - start >= sizeof prefix && !memcmp(&t->text[start], prefix, sizeof prefix - 1);
 }
 
-/* Searches the modules that occur in stacks. This finds the interpreter of a program that loads it
- * later. */
+/* Searches the modules that occur in stacks. This search finds an interpreter that the program
+ * loads after its start. */
 static void find_late(const struct heap_table *t)
 {
     struct python_symbols s;

@@ -45,8 +45,8 @@ struct collect_gpu {
 typedef void collect_gpu_fn(void *user, unsigned gpu, const struct collect_gpu *now);
 void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn *on_gpu,
                        void *user);
-/* Handles a mark for a step or epoch. A process that sends marks uses its own marks; any other
- * process uses the job's marks. A reading that is due is taken at the next step. */
+/* Handles a mark for a step or epoch. The progress of a process follows the marks that it sends
+ * itself, or the job's marks if it sends none. A reading that is due is taken at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
 /* Takes a last reading of process PID, which has exited, and closes its table. If the caller does
  * not report an exit, collect notices it a moment later. */

@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 
-/* A function of libsupc++, used because it allocates nothing and can be stopped: __cxa_demangle
- * might expand a name of a hundred bytes to gigabytes. */
+/* A function of libsupc++ that allocates nothing and can be stopped early. __cxa_demangle is not
+ * used, because it might expand a name of a hundred bytes to gigabytes. */
 int __gcclibcxx_demangle_callback(const char *mangled,
                                   void (*callback)(const char *text, size_t len, void *arg),
                                   void *arg);

@@ -14,7 +14,7 @@
 #include "run/run.h"
 
 /* Lower bounds on the growth of a container that is reported: in bytes, and as a fraction of the
- * growth of its process. The same as in python/ebb/_containers.py. */
+ * growth of its process. python/ebb/_containers.py has the same bounds. */
 static const double KEPT_BYTES = 1 << 20, KEPT_SHARE = 0.1;
 
 static int64_t step_of(const struct mark *m, const char *key)

@@ -23,6 +23,6 @@ bool known_library(const char *file);
 bool known_package(const char *file, size_t *ret_len);
 /* Returns true for the wrapper script that an installer writes to run a package as a command. */
 bool known_wrapper(const char *function, const char *file, uint32_t line);
-/* Returns true if INNER is a comprehension or generator expression in OUTER, its caller in the
- * same file. Before Python 3.11 its name does not include the function. */
+/* Returns true if INNER is a comprehension or generator expression in OUTER, its caller in the same
+ * file. Before Python 3.11 the name of a comprehension does not include the function. */
 bool known_comprehension(const char *inner, const char *outer);

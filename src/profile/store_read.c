@@ -325,7 +325,7 @@ static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
     r->seq = 0;
     if (c->bad || at.t_ns < r->last.t_ns)
         return -EBADMSG;
-    if (!follows) /* the earlier reading is missing, which is not an error of this block */
+    if (!follows) /* the reading that this one depends on is missing; this block itself is intact */
         return 0;
     if (is_whole)
         memset(r->sites, 0, r->p->n_sites * sizeof *r->sites);

@@ -106,7 +106,7 @@ struct profile_view {
     size_t n_rows;
     uint64_t row_count; /* total number of rows, of which only the first are in rows */
     struct profile_cost cost;
-    bool is_gpu; /* true if the rows are of GPU memory; only then the following fields are set */
+    bool is_gpu; /* true if the rows are of GPU memory; the following fields are set only then */
     struct profile_view_gpu *gpus;
     size_t n_gpus;
     /* Number of GPU requests that ran out of memory, of which only the first and last are
