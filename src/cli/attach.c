@@ -1,5 +1,5 @@
-/* `ebb attach`: loads ebb's hooks into a running job, and then records, judges and guards it as
- * `ebb run` does. */
+/* `ebb attach`: loads ebb's hooks into a running job, and then does for that job what `ebb run`
+ * does, except that it stops the job only with --guard. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "trace/rundir.h"
 
 enum {
-    WAIT_S = 60,   /* time limit for the script to run; a long C call delays it */
+    WAIT_S = 60,   /* time limit for a process to run the script; a long C call delays the script */
     ANSWER_S = 10, /* time limit for loading or removing hooks */
 };
 
@@ -139,7 +139,7 @@ static int attach_listen(struct attach *a)
 
 /* ---- starting ---- */
 
-/* Finds the parts of ebb that are loaded into the job: the Python package and the heap library. */
+/* Finds the parts of ebb to load into the job: the Python package and the heap library. */
 static int attach_find_parts(struct attach *a, struct err *err)
 {
     if (!place_find_shim(a->package))
@@ -152,8 +152,8 @@ static int attach_find_parts(struct attach *a, struct err *err)
     return 0;
 }
 
-/* Lets another user's processes enter the socket folder, as root may attach to another user's
- * job. */
+/* Makes USER the owner of the socket folder. Without this, the processes of another user's job
+ * could not enter a folder that root created. */
 static int attach_open_folder(struct attach *a, uid_t user, struct err *err)
 {
     const char *folder = attached_folder(a->attached), *socket = attached_socket(a->attached);
@@ -224,7 +224,8 @@ static int attach_begin(struct attach *a, struct err *err)
         s->rundir.fd = -1;
         return r;
     }
-    if (user != geteuid()) { /* only root may enter root's own socket folder */
+    /* only root may enter the folders that these variables name, so the default folder is used */
+    if (user != geteuid()) {
         unsetenv("XDG_RUNTIME_DIR");
         unsetenv("TMPDIR");
     }
@@ -291,7 +292,7 @@ static void attach_detach(struct attach *a)
     char pause[TEXT_TIME_MAX];
     a->processes.pause_ns = 0;
     if (!a->has_left && attach_processes_stop(&a->processes, &a->script)) {
-        a->is_over = false; /* another Ctrl-C stops waiting for the hooks to be removed */
+        a->is_over = false; /* another Ctrl-C ends the wait for the removal of the hooks */
         attach_wait(a);
         a->is_over = true;
         if (a->processes.pause_ns)
@@ -300,7 +301,7 @@ static void attach_detach(struct attach *a)
     for (size_t i = 0; i < a->processes.count && !a->has_left; i++) {
         const struct attach_process *p = &a->processes.at[i];
         if (p->phase == ATTACH_FAILED && p->is_stopping)
-            cli_say("cannot detach from process %d (%s): %s; its hooks remain installed but "
+            cli_say("cannot detach from process %d (%s): %s; ebb's hooks remain installed but "
                     "inactive; remove them with `ebb detach %d`",
                     (int)p->target.pid, p->target.name, p->reason, (int)p->target.pid);
     }
@@ -412,13 +413,13 @@ const struct cli_command cmd_attach = {
     .description =
         "Loads ebb's hooks into the running Python process PID, and from then on does what ebb run "
         "does: it reports steps, judges memory, profiles the heap, writes a run folder, and prints "
-        "a summary at the end. Ctrl-C, ebb detach PID and --for end ebb and remove the hooks; the "
-        "job continues.\n"
+        "a summary at the end. On Ctrl-C, on ebb detach PID, or when the time of --for has passed, "
+        "ebb removes the hooks and exits; the job continues.\n"
         "\n"
         "The process is stopped for a few milliseconds while ebb writes one entry into the "
         "interpreter's own queue; no code runs in a stopped thread. The interpreter (CPython 3.9 "
-        "or later) loads the hooks between two instructions of its main thread. Memory allocated "
-        "before that is not attributed to lines.\n"
+        "or later) loads the hooks between two instructions of its main thread. Memory that was "
+        "allocated before the hooks were loaded is not attributed to lines.\n"
         "\n"
         "This requires the right to trace the process: the same user and "
         "kernel.yama.ptrace_scope=0, or root. A process that was started with EBB_ATTACH=1 loads "

@@ -40,7 +40,7 @@ static int open_process(const struct proc_root *root, int32_t pid, struct attach
     return 0;
 }
 
-/* Opens the Python processes below PID and skips all others. */
+/* Opens the Python processes below PID. Other processes are skipped. */
 static void open_below(const struct proc_root *root, int32_t pid, struct attach_processes *p)
 {
     struct proc_tree *tree = NULL;
@@ -61,7 +61,8 @@ int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
 {
     struct attach_processes p = {0};
     int r = open_process(root, pid, &p, err);
-    if (r < 0 && !(all && r == -ENOENT)) /* with --all, PID may be a launcher */
+    /* with --all, PID may be a launcher that is not a Python process */
+    if (r < 0 && !(all && r == -ENOENT))
         return r;
     if (all)
         open_below(root, pid, &p);
@@ -168,8 +169,8 @@ static void take_reason(struct attach_process *a, const struct mark *mark)
         snprintf(a->reason, sizeof a->reason, "%.*s", (int)len, reason);
 }
 
-/* Handles a mark about the script that process A runs. The script sends KIND=attach when it starts;
- * ebb._attach sends the result when it has finished. */
+/* Handles a mark about the script that process A runs. The script sends KIND=attach when it starts.
+ * ebb._attach, which the script calls, sends the result. */
 static void take_mark(struct attach_process *a, const struct mark *mark)
 {
     bool is_script = mark_is(mark, "KIND", "attach");

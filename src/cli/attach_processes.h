@@ -40,7 +40,7 @@ struct attach_process {
 struct attach_processes {
     struct attach_process *at;
     size_t count;
-    uint64_t pause_ns; /* the longest pause of a process */
+    uint64_t pause_ns; /* longest time for which any of the processes was stopped */
 };
 
 /* Opens PID and, if ALL, every other Python process below it. Returns 0, or -errno with an error

@@ -1,5 +1,5 @@
 /* `ebb census`: asks the Python processes of a run to count their live tensors and objects, and
- * lists them. Each process receives the request on its own socket. */
+ * prints the counts. Each process receives the request on its own socket. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -447,7 +447,7 @@ const struct cli_command cmd_census = {
         "shape, and their live objects by type, and to find out what keeps the largest ones "
         "alive. They count at the end of a step, or in a thread of their own if no step ends "
         "within two seconds; ebb does not attach to them. Each census is stored in the run "
-        "folder, and the next one shows the growth since.\n"
+        "folder, and the next one shows the growth since then.\n"
         "\n"
         "For a run that has ended, the last stored censuses are shown. EBB_CENSUS_EVERY=N in "
         "the environment of `ebb run` takes one every N steps.\n"

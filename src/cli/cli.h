@@ -50,7 +50,8 @@ struct cli_json_options {
 
 /* All commands in the order of the help, NULL-terminated. */
 extern const struct cli_command *const cli_commands[];
-/* Commands for other parts of ebb, which can be called but are not listed. */
+/* Commands that other parts of ebb run. Users can run these commands, too, but the help does not
+ * list them. */
 extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cmd_diagnose,
     cmd_heap, cmd_census, cmd_report, cmd_compare, cmd_export, cmd_mark, cmd_doctor, cmd_help,
@@ -116,9 +117,9 @@ struct cli_block {
 bool cli_block_next(const char **at, struct cli_block *ret);
 /* Appends all blocks of TEXT with empty lines between them, and MARGIN before verbatim lines. */
 void cli_put_blocks(struct buf *out, const char *text, const char *margin, size_t width);
-/* Appends LEN bytes of S and a newline, broken at spaces so that each line ends before WIDTH. The
- * caller has already written COLUMN columns of the first line. Further lines are indented by
- * INDENT. */
+/* Appends LEN bytes of S and a newline. The text is broken at spaces into lines of at most WIDTH
+ * columns. The caller has already written COLUMN columns of the first line. Further lines are
+ * indented by INDENT. */
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width);
 

@@ -8,7 +8,8 @@
 
 #include "base/buf.h"
 
-/* The scripts are built in. Hidden symbols need no relocation. */
+/* The scripts are built into the program. Their symbols are hidden, because hidden symbols need no
+ * relocation. */
 #define SCRIPT(shell)                                                                              \
     __asm__(".pushsection .rodata\ncompletions_" #shell ":\n.incbin \"" EBB_COMPLETIONS            \
             "/ebb." #shell "\"\n.byte 0\n.popsection\n")
@@ -37,7 +38,7 @@ struct typed {
     size_t before_len;
 };
 
-/* Prints a candidate and its description if it begins with the text that was typed. */
+/* Prints the candidate WORD and its description TEXT if WORD begins with what the user typed. */
 static void put_candidate(struct buf *out, const struct typed *typed, const char *word, size_t len,
                           const char *text)
 {

@@ -79,16 +79,17 @@ const struct cli_command cmd_diagnose = {
     .name = "diagnose",
     .operands = "[RUN_DIR|FILE.ebb|FILE.csv|PID]",
     .summary = "the cause of memory growth: every hypothesis with its evidence, and what to do",
-    .description = "Finds the process whose memory grows, and breaks down its RSS, at the start of "
-                   "training and now, into parts that add up: heap by call site, memory retained "
-                   "by the allocator, mapped files, shared memory, … Then tests every common cause "
-                   "of memory growth against the measurements, and prints the evidence for it (+), "
-                   "the evidence against it (−) and missing measurements (?). Advice comes with "
-                   "its expected effect, computed from this run's measurements.\n"
+    .description = "Finds the process whose memory grows, and breaks down its RSS into parts that "
+                   "add up: heap by call site, memory retained by the allocator, mapped files, "
+                   "shared memory, … Compares the parts at the start of training with the parts "
+                   "now. Then tests every common cause of memory growth against the measurements, "
+                   "and prints the evidence for it (+), the evidence against it (−) and missing "
+                   "measurements (?). Advice comes with its expected effect, computed from this "
+                   "run's measurements.\n"
                    "\n"
                    "The diagnosis uses steps and epochs (marks), the heap profile and two censuses "
-                   "(EBB_CENSUS_EVERY=100 in the environment of ebb run). Missing measurements are "
-                   "never assumed.",
+                   "(EBB_CENSUS_EVERY=100 in the environment of ebb run). If a measurement is "
+                   "missing, ebb does not guess its value.",
     .examples = "ebb diagnose ebb-runs/latest\n"
                 "ebb diagnose 4711\n"
                 "ebb diagnose ebb-runs/latest --all\n",

@@ -40,7 +40,7 @@ static bool lists_memory(const char *controllers)
 struct trial {
     int error; /* -errno, or 0 if at least one group was created */
     bool is_limited, has_kill;
-    struct err why; /* why the group or its memory limit could not be created */
+    struct err why; /* why the group could not be created or its memory limit could not be set */
 };
 
 /* Disables the memory controller again. Creating a group below the root group enables the
@@ -68,7 +68,7 @@ static void try_group(const struct doctor *d, const struct guard_place *v2, stru
     bool has_control = unified >= 0 &&
                        io_read_small(unified, "cgroup.subtree_control", before, sizeof before) >= 0;
     guard_cgroup_name(&d->root, name);
-    (void)guard_place_vacate(&d->root); /* `ebb run` does this, too */
+    (void)guard_place_vacate(&d->root); /* `ebb run` also does this first */
     ret->error = guard_cgroup_make(&d->root, name, LARGE, &g, &ret->why);
     if (ret->error < 0)
         return;

@@ -255,8 +255,9 @@ static const struct option_desc options_table[] = {
                .help = "show only memory allocated since this step and still live"),
     OPTION_ROW(0, "diff", PARSED, "STEP..STEP", AT(wants.growth), .parse = parse_diff,
                .help = "show the change from one step to another"),
-    OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", AT(wants.growth), .parse = parse_survivors,
-               .help = "show memory allocated before the first step and still live at the second"),
+    OPTION_ROW(
+        0, "survivors", PARSED, "STEP..STEP", AT(wants.growth), .parse = parse_survivors,
+        .help = "show memory allocated before the first of two steps and still live at the second"),
     OPTION_ROW(0, "pid", INT, "PID", AT(pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the process whose heap grew most; if none "
                        "grew, the largest)"),

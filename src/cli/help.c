@@ -13,7 +13,7 @@
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width)
 {
-    bool is_first = true; /* true for the first word of a line */
+    bool is_first = true; /* true until the first word of the text is written */
     for (const char *end = s + len; s < end;) {
         size_t gap = 0;
         while (s < end && (*s == ' ' || *s == '\n'))

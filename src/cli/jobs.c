@@ -197,7 +197,7 @@ const struct cli_command cmd_show = {
     .description =
         "For a run (default: the latest): the verdict with its evidence, growing call sites, "
         "memory, processes, GPUs, actions of the guard, the diagnosis, and ebb's own cost. `ebb "
-        "run` prints the first lines of it at the end.\n"
+        "run` prints a short form of this summary when the job ends.\n"
         "\n"
         "For a job on the server, given by its id: its command, times, memory, progress, verdict "
         "and every change of its state.",

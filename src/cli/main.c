@@ -36,7 +36,8 @@ const struct cli_command *cli_find_command(const char *name)
     return command ? command : find_in(cli_hidden_commands, name);
 }
 
-/* Sets the locale: UTF-8 names work in every locale, and numbers are written as in C. */
+/* Makes UTF-8 names work in every locale. Only LC_CTYPE is set, so numbers are written as in the C
+ * locale. */
 static void set_locale(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)

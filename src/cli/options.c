@@ -113,7 +113,8 @@ static int unknown_long(const struct table *t, const char *text, struct err *err
                    t->command->name);
 }
 
-/* Reports an unknown letter, which may be a long option with one dash missing ("-csv"). */
+/* Reports an unknown short option. Suggests the long option if the user wrote one with a single
+ * dash ("-csv"). */
 static int unknown_letter(const struct table *t, int letter, int argc, char **argv, struct err *err)
 {
     for (int a = 1; a < argc; a++) {

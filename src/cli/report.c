@@ -91,7 +91,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Chooses the default output: a page in the run's folder, or next to the recording. */
+/* Chooses the default output: a page in the folder RUN or, if RUN is a file, next to that file. */
 static int default_path(const struct shown *s, const char *run, char out[PATH_SIZE],
                         struct err *err)
 {

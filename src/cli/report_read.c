@@ -230,7 +230,7 @@ static int read_early(struct report *before, const struct report *after,
     if (settings.has_until ? b->now_ns >= a->now_ns : steps_after >= steps)
         return 0;
     if (settings.has_until && a->table.is_rows)
-        /* times in a table are values of its time column, but --until is seconds since the start */
+        /* a table is cut at a value of its time column, but now_ns is the time since the start */
         return 0;
     settings.until_ns = b->now_ns;
     if (settings.has_until) {

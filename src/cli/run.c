@@ -130,7 +130,8 @@ static void run_close_metrics(const struct supervisor_metrics *m)
 
 enum { STATUS_FAIL_ON = 3 };
 
-/* Returns the exit status: the job's own, or 3 if the job finished but fails --fail-on. */
+/* Returns the exit status: the job's own, or 3 if the job exited with 0 but its verdict fails
+ * --fail-on. */
 static int run_status(const struct run_options *o, const struct run_client_end *end)
 {
     if (!end->status_known)
@@ -149,7 +150,7 @@ static int run_finish(const struct run_options *o, struct run_client_end *end,
     else if (!end->status_known)
         cli_say("the supervisor process of the job was killed; %s",
                 o->guard.keep_on_exit ? "the job continues, and its output goes to log.txt"
-                                      : "the remaining processes of the job are being ended");
+                                      : "ebb is ending the remaining processes of the job");
     int status = run_status(o, end);
     json_decref(end->doc);
     while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR)
@@ -157,8 +158,9 @@ static int run_finish(const struct run_options *o, struct run_client_end *end,
     return status;
 }
 
-/* Returns the folder of the Python hooks, or NULL if they are off. Sets EBB_SHIM and EBB_VERBOSE
- * for Python processes of the job, which can also find hooks through an outer `ebb run`. */
+/* Returns the folder of the Python hooks, or NULL if they are off. Also sets EBB_SHIM and
+ * EBB_VERBOSE for the Python processes of the job: the hooks of an outer `ebb run` may already be
+ * on their path and must obey the options, too. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");
@@ -337,8 +339,8 @@ static int run_one_rank(const struct cli_call *call, const struct rank_place *pl
     struct run_node node = {.call = call, .place = place};
     if (o->guard.restart)
         return cli_failf(125,
-                         "run: --restart requires one ebb run for the whole job, but this one "
-                         "starts only 1 of %u ranks",
+                         "run: --restart requires a single ebb run that starts all ranks, but this "
+                         "ebb run starts only 1 of the %u ranks",
                          place->ranks);
     int status = check_command(call->argv[0], path);
     if (status)
@@ -404,9 +406,9 @@ const struct cli_command cmd_run = {
         "links to the newest run.\n"
         "\n"
         "The guard stops the job before memory runs out: it warns, requests a checkpoint, waits "
-        "for it while memory permits, sends SIGTERM, and kills. By default it enforces the "
-        "job's effective limit (of a cgroup, the machine or an rlimit). With --limit it "
-        "enforces that limit, and the kernel enforces it, too, if ebb may create a cgroup for "
+        "for it while memory permits, sends SIGTERM, and finally sends SIGKILL. By default it "
+        "enforces the job's effective limit (of a cgroup, the machine or an rlimit). With --limit "
+        "it enforces that limit, and the kernel enforces it, too, if ebb may create a cgroup for "
         "the job. With --restart the job is restarted and continues from its checkpoint.\n"
         "\n"
         "A --config FILE contains options of the recording and the guard by their long names, "
@@ -424,8 +426,8 @@ const struct cli_command cmd_run = {
         "\n"
         "The environment of the job contains EBB_SOCKET (to which it can send marks), "
         "EBB_RUN_DIR, EBB_SEGMENT (how many times the job was restarted), EBB_RESUME (1 after a "
-        "restart) and EBB_LIMIT_BYTES (the limit that the guard enforces). Processes that the job "
-        "leaves behind are ended with it.\n"
+        "restart) and EBB_LIMIT_BYTES (the limit that the guard enforces). When the job ends, ebb "
+        "also ends the processes that the job leaves behind.\n"
         "\n"
         "ebb puts a folder first in PYTHONPATH, so that PyTorch, the Hugging Face Trainer and "
         "Lightning report their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "

@@ -211,7 +211,7 @@ static void outlet_failed(struct outlet *o, int error)
     buf_clear(&o->wait);
     o->wait_at = 0;
     if (error == EPIPE || error == EIO) {
-        /* the supervisor's next write to the pipe will fail, and after that the job's */
+        /* the supervisor's next write to the pipe will fail, then the job's next write */
         outlet_drop(o);
     } else if (!o->has_reported) {
         o->has_reported = true;
@@ -533,7 +533,8 @@ void run_client(const struct supervisor_client *s, const struct supervisor_tty *
     while (!c.ended)
         client_turn(&c);
     while (
-        is_waiting(&c)) /* the end of the job has arrived; earlier output is still being written */
+        /* the message that the job has ended has arrived; earlier output is still being written */
+        is_waiting(&c))
         client_turn(&c);
     terminal_raw(&c, false);
     outlet_drop(&c.out);

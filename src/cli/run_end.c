@@ -1,4 +1,4 @@
-/* Prints the summary at the end of a run, and `ebb show`. */
+/* Prints the summary at the end of a run, and the output of `ebb show`. */
 #include "cli/run_end.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "present/verdict.h"
 #include "supervise/job_termination.h"
 
-/* Returns true if memory is not flat, so that the recording must be read to explain it. */
+/* Returns true if memory is not flat. The recording must then be read to explain why. */
 static bool is_to_explain(const struct verdicts *v)
 {
     const struct judged *worst = verdict_worst(v);

@@ -21,10 +21,10 @@ struct run_end_output {
  * started; else the summary on standard error or, if AS_JSON, DOC itself with the growing call
  * sites and the diagnosis added. Writes and closes the files. */
 void run_end_print(json_t *doc, const struct run_end_output *to);
-/* True if `--fail-on WHAT` fails on the verdict in DOC. */
+/* True if the verdict in DOC is one that `--fail-on WHAT` treats as a failure. */
 bool run_end_fails(const json_t *doc, const char *what);
-/* Prints `ebb show` for the run folder or recording at PATH. Returns the exit status, or -errno and
- * an error. */
+/* Prints the output of `ebb show` for the run folder or recording at PATH. Returns the exit status,
+ * or -errno and an error. */
 int run_end_show(const char *path, bool as_json, struct err *err);
 
 /* ---- a run on several nodes ---- */

@@ -305,8 +305,8 @@ static _Noreturn void be_command(const struct rank_run *run, char *const *shell_
     if (!q->options->guard.keep_on_exit)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (q->options->guard.requeue)
-        /* Slurm may send SIGUSR1 to every process, and it would kill a command that does not handle
-         * it */
+        /* Slurm may send SIGUSR1 to every process, and the signal would kill a command that does
+         * not handle it */
         signal(SIGUSR1, SIG_IGN);
     sigprocmask(SIG_SETMASK, &run->before, NULL);
     spawn_exec(q->path, q->argv, shell_argv);

@@ -35,7 +35,8 @@ enum {
     BEAT_MAX = 4096,
     POLL_MS = 100,
     NODES_MS = 10000, /* maximum wait for nodes that have not ended */
-    /* maximum wait if this rank has failed, because the scheduler should learn about it soon */
+    /* maximum wait if this rank has failed; short, because the scheduler should learn about the
+     * failure soon */
     NODES_FAILED_MS = 2000,
     /* maximum wait if the other nodes have no folders here, or if this node cannot write */
     NO_NODE_MS = 1000,

@@ -123,8 +123,7 @@ static const struct option_desc serve_table[] = {
                .help =
                    "comma-separated list of sbatch options, such as qos, that requests may set in "
                    "addition to partition and time"),
-    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .min = 1,
-               .max = 1024,
+    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Job resources", .min = 1, .max = 1024,
                .help = "maximum number of concurrent jobs (default: 1; with Slurm, 1024, including "
                        "those in its queue)"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
@@ -136,9 +135,9 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "interval", DURATION, "TIME", AT(serve.jobs.interval_ns), .fallback = "1s",
                .min = 50, .max = 3600000,
                .help = "sampling interval of jobs; a request can override it"),
-    OPTION_ROW(0, "grace", DURATION, "TIME", AT(serve.jobs.grace_ns), .fallback = "30s",
-               .max = 86400000,
-               .help = "time between cancelling a job and killing it; a request can override it"),
+    OPTION_ROW(
+        0, "grace", DURATION, "TIME", AT(serve.jobs.grace_ns), .fallback = "30s", .max = 86400000,
+        .help = "time between cancelling and killing a job; a request can override this time"),
     OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(serve.jobs.keep), .heading = "Retention",
                .fallback = "30d,50G", .parse = parse_keep,
                .help =
@@ -149,7 +148,7 @@ static const struct option_desc serve_table[] = {
                .help = "maximum size of a job's output; its beginning and "
                        "its newest part are kept"),
     OPTION_ROW(0, "import", PATH, "FILE", AT(serve.import),
-               .heading = "Other front ends, clients and logs",
+               .heading = "Other servers and front ends",
                .help = "at the start, import jobs from the job file (JSON) of another server"),
     OPTION_ROW(0, "job-file", PATH, "PATH", AT(serve.jobs.job_file),
                .help = "write the list of jobs to this JSON file whenever it changes, for front "
@@ -347,7 +346,7 @@ const struct cli_command cmd_serve = {
         "`ebb submit`, `ebb jobs`, `ebb show`, `ebb logs`, `ebb wait`, `ebb cancel`, `ebb "
         "checkpoint` and `ebb rerun` reach it over the unix socket in the state folder. The "
         "page is at the address of --listen; it asks for the token, which is in the file token "
-        "of the state folder (the token in token.read-only only allows reading).\n"
+        "of the state folder (the token in token.read-only allows only reading).\n"
         "\n"
         "A --config FILE contains these options by their long names, one per line; # begins a "
         "comment:\n"

@@ -245,8 +245,8 @@ const struct cli_command cmd_submit = {
     .operands = "-- CMD [ARG…]",
     .summary = "submit a job to the server",
     .description =
-        "Puts CMD into the queue of `ebb serve` and prints the job's id. It runs as the "
-        "server's user, in this folder, in the same way as with `ebb run`: recorded, guarded, "
+        "Puts CMD into the queue of `ebb serve` and prints the job's id. The job runs as the "
+        "server's user and in this folder. As with `ebb run`, it is recorded, guarded, and "
         "isolated from other jobs.\n"
         "\n"
         "With --wait or --follow the exit status is that of `ebb wait`; otherwise 0 if the job "

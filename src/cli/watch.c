@@ -683,12 +683,11 @@ const struct cli_command cmd_watch = {
         "watches the process that does the work.\n"
         "\n"
         "JOB is a job on several nodes: its id (of Slurm, or of torchrun), the id of a step such "
-        "as "
-        "123.0, or its folder. For such a job, ebb shows the ranks, worst first, their median, and "
-        "the nodes that stopped reporting; only --interval, --for and --json apply.\n"
+        "as 123.0, or its folder. For such a job, ebb shows the ranks, worst first, their median, "
+        "and the nodes that stopped reporting; only --interval, --for and --json apply.\n"
         "\n"
         "ebb watch ends when the job ends, after --for, at the key q or at Ctrl-C; then it "
-        "prints a summary. It affects the job only after the key A.",
+        "prints a summary. It loads nothing into the job until you press A.",
     .examples = "ebb watch --pid 4711\n"
                 "ebb watch --find-training --record\n"
                 "ebb watch --system --interval 5s\n"

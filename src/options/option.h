@@ -112,8 +112,8 @@ struct options_config {
     const char *file;    /* file name for error messages */
     const char *command; /* the command whose help lists the options, for error messages */
     const struct option_desc *table;
-    /* options of the command line, or NULL; they override the file, whose settings are then only
-     * checked */
+    /* options of the command line, or NULL; a setting in the file that one of them overrides is
+     * checked and then ignored */
     struct options_given *given;
     void *values;
     size_t values_size;

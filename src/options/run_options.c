@@ -128,7 +128,7 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 
 #define AT(field) offsetof(struct run_options, field)
 #define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
-/* For options that are valid only on a command line. */
+/* Marks options that are valid only on a command line. */
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 
@@ -197,7 +197,7 @@ const struct option_desc run_options_table[] = {
                .help = "sample the heap once per this many allocated bytes on average"),
     FLAG("no-heap-python", no_heap_python, "do not profile Python's allocator of small objects"),
 
-    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "Triggers of the guard",
+    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "Guard triggers",
                .help = "memory limit of the job (default: the effective limit of its cgroup or the "
                        "machine; N% is a percentage of that limit)"),
     OPTION_ROW(
@@ -231,8 +231,8 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(0, "checkpoint-wait", SECONDS, "TIME", AT(guard.rules.wait_s), .fallback = "10m",
                .min = 1, .max = 7 * DAY_MS,
                .help = "maximum wait for a checkpoint; shorter if memory is about to run out"),
-    OPTION_ROW(0, "grace", SECONDS, "TIME", AT(guard.rules.grace_s),
-               .heading = "Actions of the guard", .fallback = "10s", .min = 1, .max = DAY_MS,
+    OPTION_ROW(0, "grace", SECONDS, "TIME", AT(guard.rules.grace_s), .heading = "Guard actions",
+               .fallback = "10s", .min = 1, .max = DAY_MS,
                .help = "time between SIGTERM and SIGKILL; shorter if memory is about to run out"),
     FLAG("no-warn", guard.rules.no_warn, "do not warn"),
     FLAG("no-checkpoint", guard.rules.no_checkpoint, "do not request a checkpoint"),
@@ -254,8 +254,8 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(0, "requeue", FLAG, NULL, AT(guard.requeue), LOCAL,
                .help = "write a checkpoint and return the job to Slurm's queue when memory runs "
                        "out, or on SIGUSR1, which Slurm can send before the time limit"),
-    OPTION_ROW(0, "keep-on-exit", FLAG, NULL, AT(guard.keep_on_exit), .heading = "At the end",
-               .help = "let the job continue if ebb run is killed"),
+    OPTION_ROW(0, "keep-on-exit", FLAG, NULL, AT(guard.keep_on_exit),
+               .heading = "When the run ends", .help = "let the job continue if ebb run is killed"),
     FLAG("clean-shm", guard.clean_shm, "remove the job's leftovers in /dev/shm"),
     {0},
 };
@@ -275,8 +275,8 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* Options that have no effect if option AGAINST is given. IS and DOES are the parts of the error
- * message. */
+/* Options that have no effect if option AGAINST is given. IS (what the option does) and DOES (what
+ * AGAINST does) are parts of the error message. */
 struct clash {
     const char *against;
     const char *is, *does;
@@ -295,8 +295,8 @@ static const struct clash clashes[] = {
      "disables them",
      {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
       "checkpoint-wait"}},
-    {"no-term", "sets the time between SIGTERM and SIGKILL", "disables one of them", {"grace"}},
-    {"no-kill", "sets the time between SIGTERM and SIGKILL", "disables one of them", {"grace"}},
+    {"no-term", "sets the time between SIGTERM and SIGKILL", "disables SIGTERM", {"grace"}},
+    {"no-kill", "sets the time between SIGTERM and SIGKILL", "disables SIGKILL", {"grace"}},
 };
 
 static int run_check_clash(const struct run_options *o, const struct options_given *given,

@@ -1,5 +1,6 @@
-/* The options of `ebb run`. One table serves the command line of `ebb run`, `ebb submit`, which
- * sends the options to the server, and the server, which passes them to `ebb run`. */
+/* The options of `ebb run`. Three users share one table: `ebb run` parses its command line with it;
+ * `ebb submit` does so, too, and sends the options to the server; the server passes them to `ebb
+ * run`. */
 #pragma once
 
 #include <jansson.h>

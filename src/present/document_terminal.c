@@ -18,7 +18,7 @@ struct terminal {
     bool is_coloured;
     size_t width, column;
     size_t indent; /* indentation of continuation lines */
-    /* The last word, which is not written yet as the following text may belong to it. */
+    /* The last word. It is not written yet, because the text that follows may continue it. */
     struct buf word;
     size_t word_columns;
     bool is_spaced;       /* true if a space precedes the word */

@@ -50,8 +50,8 @@ struct frame {
     const char *notice;     /* one sentence to show, or NULL; the view escapes it */
     struct frame_row *rows; /* rows in any order */
     size_t count;
-    /* The memory of the machine, and of the job with shared pages counted once. The latter is
-     * unknown if the whole machine is watched. */
+    /* The memory of the machine, and the job's memory with shared pages counted once. The job's
+     * memory is unknown if the whole machine is watched. */
     struct sample machine;
     struct frame_bytes headroom; /* headroom: distance to the limit in bytes */
     /* Location of the limit, such as "host" or "/user.slice", or "" if unknown; the view escapes

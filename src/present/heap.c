@@ -151,7 +151,7 @@ static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
     buf_clear(text);
 }
 
-/* Adds those lines of a merged row that grew most. */
+/* Adds the lines that grew most among those that a merged row covers. */
 static void heap_put_places(struct doc *d, const struct profile_row *row, struct buf *text)
 {
     char cell[CELL_MAX];

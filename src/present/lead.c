@@ -82,7 +82,8 @@ static const struct hypothesis *lead_hypothesis(const struct summary *s)
     return is_held ? h : NULL;
 }
 
-/* Returns true if the job failed because GPU memory ran out. The failed request explains that. */
+/* Returns true if the job failed because GPU memory ran out. The failed GPU request then explains
+ * the failure, and growth on the host does not. */
 static bool has_exhausted_gpu(const struct summary *s)
 {
     const char *kind = s->outcome ? s->outcome->end.cause_kind : NULL;
@@ -90,8 +91,8 @@ static bool has_exhausted_gpu(const struct summary *s)
 }
 
 /* Returns true if the lead explains the growth. A healthy job has nothing to explain. Without
- * enough samples for a growth rate, all growth may belong to start-up, so only growth on a GPU and
- * failed jobs are explained. */
+ * enough samples for a growth rate, all growth may belong to start-up. Growth is then explained
+ * only on a GPU or if the job failed for another reason than GPU memory. */
 static bool has_explanation(const struct summary *s)
 {
     const struct judged *worst = verdict_worst(s->verdicts);

@@ -475,7 +475,9 @@ static void add_guard(struct doc *d, const struct report *r)
     if (guard->has_limit_bytes) {
         doc_para(d, TONE_PLAIN);
         doc_textf(d, TONE_PLAIN, "The limit was %s%s.", text_size(size, guard->limit_bytes),
-                  guard->dry_run ? "; a dry run, in which the guard only reports its actions" : "");
+                  guard->dry_run
+                      ? "; in this dry run, the guard only reported what it would have done"
+                      : "");
     }
     summary_segments(d, &r->recorded.outcome, false);
     if (!count)

@@ -102,8 +102,8 @@ void screen_draw(struct screen *s, const struct frame *frame)
 {
     uint32_t slot = 0;
     bool has_slot = s->cursor > 0 && cursor_slot(s, &slot);
-    /* for the first frame of a whole machine: a flat list shows the largest processes, a tree
-     * does not */
+    /* if the whole machine is watched, the view begins as a flat list, which shows the largest
+     * processes at the top */
     if (!s->frame)
         s->table.is_flat = !sample_has(&frame->machine, MACHINE_TREE_HIGH);
     s->frame = frame;

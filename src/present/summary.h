@@ -60,16 +60,16 @@ void summary_add_operand(struct buf *out, const char *run_dir);
 /* Adds a line of the program, such as "train.py:25 in main()". The path is as one would type it in
  * the folder where the job was started. O may be NULL. */
 void summary_put_place(struct doc *d, const struct profile_frame *p, const struct outcome *o);
-/* Adds failed GPU requests with line and remedy, and fragmentation of GPU memory unless the lead
- * already names it (lead.c). */
+/* Adds failed GPU requests, each with its line and a remedy. Adds fragmentation of GPU memory if
+ * the lead does not name it (lead.c). */
 void summary_gpu(struct doc *d, const struct summary *s);
 
 /* Adds segments, the guard's actions, and leftovers (summary_guard.c). */
 void summary_guard(struct doc *d, const struct outcome *o);
 /* Adds the guard's actions in one line, or nothing if the guard did nothing. */
 void summary_guard_brief(struct doc *d, const struct outcome *o);
-/* Adds files left in /dev/shm, and memory that was not freed. IS_BRIEF omits the totals of
- * the machine, which other processes change as well. */
+/* Adds files left in /dev/shm, and memory that was not freed. If IS_BRIEF, only memory of GPUs
+ * counts here: other processes also change the machine's totals of host and shared memory. */
 void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
 /* Adds the largest processes in run.json. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);
@@ -92,8 +92,8 @@ struct request {
     /* BYTES is enough for 98 % of this many runs of the same name; 0 if BYTES is based on this run
      * only */
     size_t runs;
-    /* The memory of a leaking run depends on its length: it needed BYTES up to STEPS, will need
-     * PLANNED_BYTES up to PLANNED_STEPS, and would need FIXED_BYTES without the leak. */
+    /* A leaking run needs more memory the longer it runs: BYTES for STEPS steps, PLANNED_BYTES for
+     * PLANNED_STEPS steps. Without the leak, it would need FIXED_BYTES. */
     bool is_leak;
     int64_t steps, planned_steps; /* 0: unknown */
     double planned_bytes, fixed_bytes;

@@ -63,7 +63,7 @@ static void guard_put_events(struct doc *d, const struct outcome_guard *g)
     }
 }
 
-/* Adds the guard's actions, or nothing if there were none and no limit was requested. */
+/* Adds the guard's limit and its actions if the user set a limit or the guard acted. */
 static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
 {
     char size[TEXT_SIZE_MAX];
@@ -75,7 +75,7 @@ static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
         doc_itemf(d, TONE_PLAIN, "limit %s%s", text_size(size, g->limit_bytes),
                   g->kernel_limit ? " (enforced by the kernel)" : "");
     if (g->dry_run)
-        doc_itemf(d, TONE_PLAIN, "dry run: the guard only reports its actions");
+        doc_itemf(d, TONE_PLAIN, "dry run: the guard only reported what it would have done");
     if (!g->event_count)
         doc_itemf(d, TONE_PLAIN, "no action was needed");
     if (asked) {

@@ -140,8 +140,8 @@ def test_guard_option_without_value_is_refused(ebb, tmp_path, option):
     (["--no-checkpoint", "--checkpoint-done", "x"], f"--checkpoint-done {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-time", "1s"], f"--checkpoint-time {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-wait", "1s"], f"--checkpoint-wait {NO_CHECKPOINT}"),
-    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables one of them"),
-    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables one of them"),
+    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables SIGTERM"),
+    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables SIGKILL"),
 ])
 def test_contradicting_guard_options_are_refused(job, arguments, sentence):
     assert refused(job(*arguments), f"run: {sentence}", status=125)

@@ -53,4 +53,6 @@ def test_rank_that_starts_late_is_recorded_with_its_node(cluster, ebb, folder):
 def test_restart_option_is_refused_for_jobs_with_several_ranks(cluster, ebb, folder):
     result = cluster.srun("-N1", "-n2", ebb, "run", "--restart", "--", "true", cwd=folder)
     assert result.returncode == 125
-    assert "run: --restart requires one ebb run for the whole job, but this one starts only 1 of 2 ranks" in result.stderr
+    assert ("run: --restart requires a single ebb run that starts all ranks, "
+            "but this ebb run starts only 1 of the 2 ranks"
+            in result.stderr)

@@ -108,7 +108,7 @@ static void is_refused(const char *text, const char *sentence)
     assert_string_equal(f.err.text, sentence);
 }
 
-static void config_parses_every_option_type(void **state)
+static void config_file_sets_options_of_every_type(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -226,7 +226,7 @@ static void binary_config_file_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(config_parses_every_option_type),
+        cmocka_unit_test(config_file_sets_options_of_every_type),
         cmocka_unit_test(config_ignores_comments_and_empty_lines),
         cmocka_unit_test(config_strips_quotes_around_a_value),
         cmocka_unit_test(config_flag_set_to_no_is_treated_as_not_given),

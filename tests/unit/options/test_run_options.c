@@ -168,7 +168,7 @@ static void restarts_every(const char *text, enum restart_unit unit, uint64_t va
     take_back(&g);
 }
 
-static void restart_every_option_accepts_time_steps_and_size(void **state)
+static void restart_interval_may_be_a_time_a_step_count_or_a_size(void **state)
 {
     (void)state;
     restarts_every("2h", RESTART_AFTER_NS, 7200 * NS_PER_S);
@@ -183,7 +183,7 @@ static void restart_every_option_accepts_time_steps_and_size(void **state)
     restarts_every("5M", RESTART_AT_BYTES, UINT64_C(5) << 20);
 }
 
-static void resume_args_option_is_split_into_words(void **state)
+static void value_of_resume_args_is_split_into_words(void **state)
 {
     (void)state;
     struct given g;
@@ -228,7 +228,7 @@ static void config_file_sets_options_missing_on_the_command_line(void **state)
     unlink(path);
 }
 
-static void conflict_with_config_file_option_names_file_and_line(void **state)
+static void error_on_option_in_conflict_with_config_has_file_and_line(void **state)
 {
     (void)state;
     char path[64], line[256], sentence[256];
@@ -310,7 +310,7 @@ static void request_is_refused(const char *text, const char *sentence)
     take_back(&g);
 }
 
-static void refused_request_error_names_option_and_value(void **state)
+static void error_on_refused_request_contains_the_option_and_value(void **state)
 {
     (void)state;
     struct given g;
@@ -344,13 +344,13 @@ int main(void)
         cmocka_unit_test(run_options_have_documented_defaults),
         cmocka_unit_test(every_run_option_value_is_stored_in_its_setting),
         cmocka_unit_test(every_run_flag_sets_exactly_one_setting),
-        cmocka_unit_test(restart_every_option_accepts_time_steps_and_size),
-        cmocka_unit_test(resume_args_option_is_split_into_words),
+        cmocka_unit_test(restart_interval_may_be_a_time_a_step_count_or_a_size),
+        cmocka_unit_test(value_of_resume_args_is_split_into_words),
         cmocka_unit_test(config_file_sets_options_missing_on_the_command_line),
-        cmocka_unit_test(conflict_with_config_file_option_names_file_and_line),
+        cmocka_unit_test(error_on_option_in_conflict_with_config_has_file_and_line),
         cmocka_unit_test(invalid_option_values_are_refused),
         cmocka_unit_test(run_options_survive_conversion_to_request_and_argv),
-        cmocka_unit_test(refused_request_error_names_option_and_value),
+        cmocka_unit_test(error_on_refused_request_contains_the_option_and_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

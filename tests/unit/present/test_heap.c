@@ -213,7 +213,7 @@ static void heap_table_fits_any_width(void **state)
     }
 }
 
-static void long_growth_column_title_hides_no_other_column(void **state)
+static void long_title_of_growth_column_keeps_columns_aligned(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "since 123456789012", true, 80);
@@ -242,7 +242,7 @@ static void heap_growth_without_steps_is_shown_per_minute(void **state)
     free(printed);
 }
 
-static void each_kind_of_dropped_sample_is_reported(void **state)
+static void each_problem_with_heap_samples_is_reported(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK), "growth", true, 80);
@@ -327,7 +327,7 @@ static void overlong_names_in_the_heap_are_truncated(void **state)
     buf_fini(&text);
 }
 
-static void heap_tree_deeper_than_the_screen_fits_its_width(void **state)
+static void deep_heap_tree_fits_the_width_of_the_terminal(void **state)
 {
     enum { DEPTH = 150 };
     static char file[] = "/a/b.py", names[DEPTH][8];
@@ -432,13 +432,13 @@ int main(void)
         cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
-        cmocka_unit_test(long_growth_column_title_hides_no_other_column),
+        cmocka_unit_test(long_title_of_growth_column_keeps_columns_aligned),
         cmocka_unit_test(heap_growth_without_steps_is_shown_per_minute),
-        cmocka_unit_test(each_kind_of_dropped_sample_is_reported),
+        cmocka_unit_test(each_problem_with_heap_samples_is_reported),
         cmocka_unit_test(heap_without_live_memory_is_reported_as_empty),
         cmocka_unit_test(hostile_names_in_the_heap_are_escaped),
         cmocka_unit_test(overlong_names_in_the_heap_are_truncated),
-        cmocka_unit_test(heap_tree_deeper_than_the_screen_fits_its_width),
+        cmocka_unit_test(deep_heap_tree_fits_the_width_of_the_terminal),
         cmocka_unit_test(heap_row_without_values_is_still_printed),
         cmocka_unit_test(heap_table_resolves_dot_dot_in_paths),
         cmocka_unit_test(run_summary_lists_growing_call_sites),

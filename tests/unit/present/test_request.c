@@ -23,7 +23,7 @@ static void assert_request(const struct request *r, const char *expected)
     buf_fini(&out);
 }
 
-static void memory_request_for_slurm_is_a_mem_option(void **state)
+static void suggested_memory_is_a_mem_option_for_slurm(void **state)
 {
     (void)state;
     assert_request(&(struct request){.bytes = 20.3 * GIB}, "request    --mem=21G\n");
@@ -32,7 +32,7 @@ static void memory_request_for_slurm_is_a_mem_option(void **state)
         "request    --mem=21G per node, enough for 98 % of the last 12 runs of this command\n");
 }
 
-static void memory_request_in_a_pod_is_a_memory_limit(void **state)
+static void suggested_memory_is_a_resource_limit_for_kubernetes(void **state)
 {
     (void)state;
     assert_request(&(struct request){.bytes = 20.3 * GIB, .words = REQUEST_KUBERNETES},
@@ -41,7 +41,7 @@ static void memory_request_in_a_pod_is_a_memory_limit(void **state)
                    "request    resources.limits.memory: 750Mi\n");
 }
 
-static void memory_request_of_a_leak_grows_with_the_number_of_steps(void **state)
+static void suggested_memory_of_a_leaking_job_grows_with_its_steps(void **state)
 {
     (void)state;
     assert_request(
@@ -56,13 +56,13 @@ static void memory_request_of_a_leak_grows_with_the_number_of_steps(void **state
                    "request    --mem=21G as it is, 1050M once fixed\n");
 }
 
-static void unknown_memory_request_is_omitted(void **state)
+static void suggested_memory_is_omitted_if_no_size_is_known(void **state)
 {
     (void)state;
     assert_request(&(struct request){.is_leak = true, .steps = 7}, "");
 }
 
-static void request_syntax_is_kubernetes_only_in_a_pod_without_slurm(void **state)
+static void suggestion_is_for_kubernetes_only_in_a_pod_without_slurm(void **state)
 {
     (void)state;
     unsetenv("SLURM_JOB_ID");
@@ -77,11 +77,11 @@ static void request_syntax_is_kubernetes_only_in_a_pod_without_slurm(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_request_for_slurm_is_a_mem_option),
-        cmocka_unit_test(memory_request_in_a_pod_is_a_memory_limit),
-        cmocka_unit_test(memory_request_of_a_leak_grows_with_the_number_of_steps),
-        cmocka_unit_test(unknown_memory_request_is_omitted),
-        cmocka_unit_test(request_syntax_is_kubernetes_only_in_a_pod_without_slurm),
+        cmocka_unit_test(suggested_memory_is_a_mem_option_for_slurm),
+        cmocka_unit_test(suggested_memory_is_a_resource_limit_for_kubernetes),
+        cmocka_unit_test(suggested_memory_of_a_leaking_job_grows_with_its_steps),
+        cmocka_unit_test(suggested_memory_is_omitted_if_no_size_is_known),
+        cmocka_unit_test(suggestion_is_for_kubernetes_only_in_a_pod_without_slurm),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

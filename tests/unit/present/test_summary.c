@@ -167,7 +167,7 @@ static void summary_without_a_growth_rate_names_no_source_line(void **state)
     buf_fini(&text);
 }
 
-static void summary_of_gpu_out_of_memory_does_not_blame_host_growth(void **state)
+static void host_growth_is_not_blamed_if_gpu_memory_ran_out(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -189,7 +189,7 @@ static void summary_of_gpu_out_of_memory_does_not_blame_host_growth(void **state
     buf_fini(&text);
 }
 
-static void container_is_named_only_if_the_cause_is_live_memory(void **state)
+static void summary_names_container_only_if_the_cause_is_live_memory(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -391,7 +391,7 @@ static void summary_describes_every_way_a_run_can_end(void **state)
 }
 
 /* A run.json written by another program may contain all of these values. */
-static void summary_omits_run_json_values_with_wrong_types(void **state)
+static void summary_accepts_run_json_values_of_wrong_type(void **state)
 {
     static const char *const docs[] = {
         "{'end':'x','tree':[],'processes':{},'roles':'y','largest':7,'cost':[],'gpus':{}}",
@@ -519,8 +519,8 @@ int main(void)
         cmocka_unit_test(summary_without_a_growth_rate_names_no_source_line),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
-        cmocka_unit_test(summary_of_gpu_out_of_memory_does_not_blame_host_growth),
-        cmocka_unit_test(container_is_named_only_if_the_cause_is_live_memory),
+        cmocka_unit_test(host_growth_is_not_blamed_if_gpu_memory_ran_out),
+        cmocka_unit_test(summary_names_container_only_if_the_cause_is_live_memory),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_newest),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
@@ -528,7 +528,7 @@ int main(void)
         cmocka_unit_test(only_full_summary_shows_shared_memory_of_the_machine),
         cmocka_unit_test(summary_of_an_empty_run_json_is_one_line),
         cmocka_unit_test(summary_describes_every_way_a_run_can_end),
-        cmocka_unit_test(summary_omits_run_json_values_with_wrong_types),
+        cmocka_unit_test(summary_accepts_run_json_values_of_wrong_type),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
         cmocka_unit_test(full_summary_text_fits_narrow_terminals),
         cmocka_unit_test(narrow_segments_table_hides_columns),

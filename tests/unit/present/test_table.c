@@ -18,7 +18,7 @@ static struct frame_row row(int32_t pid, int32_t ppid, uint64_t rss)
     return r;
 }
 
-/* Returns the shape as text such as "1 -2 --3": pids with one dash per level. */
+/* Returns the lines of the table as text such as "1 -2 --3": pids, each with one dash per level. */
 static const char *shape(const struct table *t, const struct frame_row *rows)
 {
     static char out[512];
