@@ -243,8 +243,8 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* Ends the short interval for a young job when the job gets older, or when sampling uses too much
- * CPU time. */
+/* Ends the phase of short intervals when the job gets older, or when sampling uses too much CPU
+ * time. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
     uint64_t age_ns = now_ns - e->started_ns;
@@ -295,7 +295,8 @@ static void on_tick(void *user, uint64_t now_ns)
     rest(e, begun_ns);
 }
 
-/* Flushes the recording, so that marks are written before the next tick if the interval is long. */
+/* Flushes the recording between ticks. If the interval between ticks is long, marks would otherwise
+ * stay unwritten until the next tick. */
 static void on_flush(void *user, uint64_t now_ns)
 {
     struct engine *e = user;

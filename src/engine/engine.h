@@ -68,7 +68,7 @@ void engine_gpu(struct engine *e, unsigned gpu, const struct collect_gpu *now);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* Call this before the job is restarted: earlier readings are then excluded from the verdict. */
 void engine_segment(struct engine *e, unsigned number);
-/* Reports the end of the job to the judge; engine_stop records it. */
+/* Reports the end of the job to the judge; engine_stop records the end. */
 void engine_job_ended(struct engine *e, const json_t *end);
 /* Reads the heap profiles in the run folder PATH for the judge. */
 void engine_read_held(struct engine *e, const char *path);

@@ -10,8 +10,8 @@
 
 struct engine;
 
-/* Sets the process whose limits are read: its rlimits and the limits of its cgroup. By default,
- * this is the first watched process. */
+/* Sets the process whose rlimits and whose cgroup's limits are read. By default, this is the first
+ * watched process. */
 void engine_limits_of(struct engine *e, int32_t pid);
 /* Gets the effective limit. Returns 0, or -ENODATA if no limit can be read. */
 int engine_limit(struct engine *e, struct machine_limit *ret);
@@ -35,7 +35,7 @@ void engine_charge(struct engine *e, const struct engine_charge *charge);
 
 /* Gets the job's memory: the unreclaimable charge of its cgroup or, without a cgroup, the memory of
  * its processes, in which file pages are excluded and shared pages are counted once. Returns false
- * if it is not known yet. */
+ * if the memory is not known yet. */
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes);
 /* Like engine_memory, but reads the value now, to measure changes that are shorter than a tick.
  * Without a cgroup this samples everything. */

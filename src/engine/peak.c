@@ -1,5 +1,5 @@
-/* The peak of a job's memory: that of its cgroup or, without a cgroup, an upper bound for its
- * processes. */
+/* The peak of a job's memory: the peak of its cgroup or, without a cgroup, an upper bound for the
+ * peak of its processes. */
 #include "engine/peak.h"
 
 #include "base/number.h"

@@ -51,8 +51,8 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
 }
 
-/* Creates the folder DIR. If this process left behind a group with the same name, removes that
- * group first. */
+/* Creates the folder DIR. An existing folder DIR is a leftover of this process and is removed
+ * first. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
     struct guard_cgroup old = guard_cgroup_none;
@@ -79,7 +79,7 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
         return r;
     /* a job that runs as another user must be able to read its own limit, whatever the umask */
     (void)!fchmodat(root->cgroup_fd, dir, 0755, 0);
-    /* a threaded group cannot contain processes of another domain */
+    /* below a threaded group, the new group is "domain invalid" and cannot contain processes */
     char type[64];
     if (p->is_v2 && cgroup_read(root, dir, "cgroup.type", type, sizeof type) >= 0 &&
         strcmp(type, "domain\n") != 0) {
@@ -114,8 +114,8 @@ static int make_at(const struct proc_root *root, const struct guard_place *p, co
     return 0;
 }
 
-/* Explains why no group can be created at P. Keeps an earlier reason, which is about our own
- * group. */
+/* Stores in WHY the reason why no group can be created at P. If WHY already contains a reason,
+ * keeps it: the first reason is about our own group. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
@@ -127,8 +127,9 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* Creates the group in the v1 or v2 hierarchy. Returns 0, -ENOENT if that hierarchy does not exist,
- * or the -errno of the attempt below our own group. */
+/* Creates the group in the v2 hierarchy if V2 is set, else in the v1 hierarchy. Returns 0, -ENOENT
+ * if the hierarchy does not exist, or the -errno of the first attempt, which is the one below our
+ * own group. */
 static int make_in(const struct proc_root *root, bool v2, const char *name,
                    struct guard_cgroup *ret, struct err *why)
 {
@@ -367,7 +368,7 @@ int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, ui
     return r;
 }
 
-/* True if the process that created the folder is alive, or if that is unknown. */
+/* Returns false only if the process that created the folder is known to be dead. */
 static bool is_maker_alive(const struct proc_root *root, const struct process_id *id)
 {
     struct proc_stat stat;
@@ -417,7 +418,7 @@ int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g
 
 /* ---- processes outside the group ----
  *
- * Root, and the owner of another group, may move processes out of our group. */
+ * Processes may be moved out of our group by root, and by a user who owns another group. */
 
 enum { MEMBERS_TEXT_MAX = 1 << 20 };
 

@@ -1,6 +1,7 @@
-/* The job's own cgroup, if ebb may create one. With it, the kernel counts each page of the job
- * once, can enforce a limit, and can kill all processes at once. Works with cgroup v2, v1 and
- * hybrid, delegated or as root. Every operation may fail: a job also runs without a cgroup. */
+/* The job's own cgroup, if ebb may create one. The cgroup lets the kernel count each page of the
+ * job once, enforce a limit, and kill all processes at once. Works with cgroup v1, v2 and hybrid
+ * hierarchies, as root or in a delegated group. Every operation may fail: a job also runs without a
+ * cgroup. */
 #pragma once
 
 #include <stdbool.h>
@@ -51,15 +52,16 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* Moves the calling process into G. Called in the child before exec. Async-signal-safe. Returns 0
  * or -errno. */
 int guard_cgroup_join(const struct guard_cgroup *g);
-/* Like fork(), but if G is a v2 group and the kernel supports it (since 5.7), the child starts in
- * G, because moving a child later makes the kernel wait for 10 ms or more. The child may call only
- * async-signal-safe functions. If *ret_is_in is false, it must call guard_cgroup_join(). */
+/* Like fork(), but the child starts in G if G is a v2 group and the kernel supports this (since
+ * 5.7): moving the child later would make the kernel wait for 10 ms or more. The child may call
+ * only async-signal-safe functions. If *ret_is_in is false, the child must call
+ * guard_cgroup_join(). */
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
-/* Makes the next move of a process faster. In v1, moving a process makes the kernel wait for 10 ms
- * or more, but a second move within a few milliseconds does not wait again. While the supervisor
- * prepares the job, the sentinel calls this, which moves the sentinel into the group that it is
- * already in. */
+/* Makes the next move of a process between cgroups faster, by moving the caller into its own
+ * current cgroup. In v1, a move makes the kernel wait for 10 ms or more, but a second move within a
+ * few milliseconds does not wait again. The sentinel calls this while the supervisor prepares the
+ * job. */
 void guard_cgroup_warm(const struct proc_root *root);
 /* Returns the resident memory of those processes of TREE that are outside G, and stores the pid of
  * one of them in *RET_PID. Returns 0 if all known processes are inside G. TREE must have been
@@ -74,17 +76,17 @@ int guard_cgroup_kill(const struct guard_cgroup *g);
 /* Reads the number of OOM kills in G. Returns 0 or -ENODATA. */
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
 /* Closes all files. Removes the folder and the empty groups that the job created in it. Retries
- * until UNTIL_NS while the kernel reports EBUSY. Returns 0 with *G empty. Returns -errno if the
- * folder could not be removed; its path stays in G for another attempt. */
+ * until UNTIL_NS while the kernel reports EBUSY. Returns 0 and empties *G. If the folder could not
+ * be removed, returns -errno and keeps the path in G for another attempt. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
-/* duration of retries to remove the cgroup at the end of a job */
+/* at the end of a job, the removal of its cgroup is retried for this long */
 enum { GUARD_CGROUP_BUSY_MS = 2000 };
 /* Writes the name "ebb-PID-TICKS". The caller's pid and start time make it unique. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);
 /* Extracts the process that created a folder from the folder's name. Returns 0, or -EINVAL for
  * other names. */
 int guard_cgroup_name_parse(const char *name, struct process_id *ret);
-/* True if the process that created the folder DIR is alive, or if that is unknown. */
+/* Returns false only if the process that created the folder DIR is known to be dead. */
 bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir);
 /* Removes empty sibling folders whose creators are dead. Returns the number of removed folders. */
 int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g);

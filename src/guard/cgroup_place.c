@@ -36,8 +36,8 @@ static bool is_real_root(const struct proc_root *root, const struct guard_place 
     return fd == -ENOENT;
 }
 
-/* True if the group is delegated. systemd marks the groups that it delegates, and users other than
- * root own a group only if it was delegated to them. */
+/* True if the group is delegated. systemd marks the groups that it delegates, and a user other than
+ * root owns a group only if the group was delegated to that user. */
 static bool is_delegated(const struct proc_root *root, const struct guard_place *p)
 {
     AUTO_CLOSE int fd = openat(root->cgroup_fd, p->group.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -85,8 +85,8 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
         return fd;
     if (group_lists(root, p, "cgroup.subtree_control", "memory"))
         return 0;
-    /* A group that contains processes cannot enable controllers for its children (EBUSY), unless it
-     * is the root. Our own group contains at least this process. */
+    /* Except for the root, a group that contains processes cannot enable controllers for its
+     * children (EBUSY). Our own group contains at least this process. */
     bool may_divide = p->is_own ? is_real_root(root, p) : is_delegated(root, p);
     if (!may_divide || !group_lists(root, p, "cgroup.controllers", "memory"))
         return -EOPNOTSUPP;

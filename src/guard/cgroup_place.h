@@ -22,11 +22,11 @@ int guard_place_up(const struct proc_root *root, struct guard_place *p);
  * memory controller for the children of P, but only if P is the root or a delegated group above
  * ours. Returns 0, -EOPNOTSUPP if the controller is not enabled for children, or -errno. */
 int guard_place_divide(const struct proc_root *root, const struct guard_place *p);
-/* Moves the calling process into a new group below its own group, so that its own group can enable
- * the memory controller for children. Does nothing unless the process's own group is a delegated
- * systemd scope without other processes. Does nothing in a systemd service either: systemd before
+/* Moves the calling process from its group into a new child group, so that the parent has no
+ * processes and can enable the memory controller for its children. Acts only if the parent is a
+ * delegated systemd scope without other processes. A systemd service is left alone: systemd before
  * 254 starts the service's next main process in the service's own group, which fails while a child
- * group has the controller. Returns 0 or -errno. */
+ * group has the controller. Returns 0, also if there was nothing to do, or -errno. */
 int guard_place_vacate(const struct proc_root *root);
 /* The group's path for messages, such as "/user.slice/…". */
 const char *guard_place_name(const struct guard_place *p);

@@ -115,7 +115,7 @@ static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 
 /* ---- by signal ---- */
 
-/* Candidates for the signal. The first are the most certain to be training processes. */
+/* Groups of processes that may be signalled. The first group that is not empty is used. */
 enum target { TARGET_CONNECTED, TARGET_MAIN, TARGET_FIRST, TARGET_NONE };
 
 static bool is_rank(const struct mark_receiver *marks, int32_t pid)
@@ -140,8 +140,8 @@ static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
                           const struct proc_node *n)
 {
-    /* Maximum number of parents to follow. There may be a cycle, because the parents were read at
-     * different times. */
+    /* Maximum number of parents to follow. The chain of parents may contain a cycle, because the
+     * parents were read at different times. */
     enum { DEPTH_MAX = 64 };
 
     for (int i = 0; c->command_pid != 0 && n && i < DEPTH_MAX; i++) {

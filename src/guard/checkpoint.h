@@ -1,7 +1,7 @@
-/* Requests a checkpoint from the job and detects when it is written. A request is sent in every
- * configured way: to all ranks over the marks socket, to all ranks as a signal, and by running a
- * command. A checkpoint is treated as written when a mark reports it (ack or save), when a file
- * appears or changes, or when the command exits with status 0. */
+/* Requests a checkpoint from the job and detects when the checkpoint is written. A request is sent
+ * in every configured way: to all ranks over the marks socket, to all ranks as a signal, and by
+ * running a command. A checkpoint is treated as written when a mark reports it (ack or save), when
+ * a file appears or changes, or when the command exits with status 0. */
 #pragma once
 
 #include <stdbool.h>
@@ -84,8 +84,8 @@ bool checkpoint_check_file(struct checkpoint *c);
  * checkpoint is written. */
 bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status);
 bool checkpoint_process_died(struct checkpoint *c, int32_t pid);
-/* Starts a program in its own process group, with its standard output on our standard error.
- * Returns 0 or an errno, as posix_spawn does; *RET is 0 after an error. */
+/* Starts a program in a new process group, with the program's standard output on our standard
+ * error. Returns 0 or an errno, as posix_spawn does; *RET is 0 after an error. */
 int checkpoint_spawn(char *const argv[], pid_t *ret);
 /* Requests that all connected ranks write a checkpoint and then exit by themselves (STOP). Returns
  * the number of ranks. */

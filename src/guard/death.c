@@ -56,8 +56,8 @@ static struct kills kills_of(const struct death_facts *f)
 
 /* --- the end of a job according to its exit status --- */
 
-/* Returns the signal that ended the process, directly or as a shell reports it (128 + N); 0 if no
- * signal ended it. */
+/* Returns the signal that ended the process. For exit status 128 + N, returns signal N, because a
+ * shell reports a signal this way. Returns 0 if no signal ended the process. */
 static int signal_of(int status)
 {
     if (WIFSIGNALED(status))
@@ -131,7 +131,7 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                                      : CAUSE_EXCEPTION;
 }
 
-/* Returns true if a cgroup ran out of memory, not the host. */
+/* Returns true if a cgroup ran out of memory; false if the host did. */
 static bool is_cgroup_oom(const struct death_facts *f, const struct kills *k)
 {
     return k->above || (k->group && (f->limit_is_own || f->limit_where));
@@ -141,7 +141,7 @@ static bool is_cgroup_oom(const struct death_facts *f, const struct kills *k)
 enum { REASON = 160 };
 static void oom_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
 {
-    char size[TEXT_SIZE_MAX], limit[48] = "", where[80] = "above it";
+    char size[TEXT_SIZE_MAX], limit[48] = "", where[80] = "above the job's own";
     if (!is_cgroup_oom(f, k)) {
         snprintf(out, REASON, "the host ran out of memory");
         return;

@@ -1,5 +1,5 @@
-/* Finds out why a job ended, in one line, from its exit status, the kernel's OOM counters, the end
- * of its output and ebb's own actions. */
+/* Finds out why a job ended and describes the cause in one line. The evidence is the job's exit
+ * status, the kernel's OOM counters, the end of the job's output, and ebb's own actions. */
 #pragma once
 
 #include <stdbool.h>
@@ -54,9 +54,10 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* The cause of the end of a segment of a job. It determines run.json, the exit status and whether
- * the job is restarted. While the job runs, it is CAUSE_UNKNOWN, or the reason why ebb is stopping
- * the job. death_cause finds the other causes after the end. */
+/* The cause of the end of a segment of a job. The cause determines the end in run.json, the exit
+ * status and whether the job is restarted. While the job runs, the cause is CAUSE_UNKNOWN or, once
+ * ebb is stopping the job, the reason for stopping it. death_cause finds all other causes after the
+ * job has ended. */
 enum cause {
     CAUSE_UNKNOWN,
     /* Causes for which ebb stopped the job, in order of precedence: */

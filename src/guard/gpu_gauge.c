@@ -1,4 +1,4 @@
-/* The guard's gauge of one GPU, computed from its readings and its verdict. */
+/* The guard's gauge of one GPU, computed from the GPU's readings and the verdict on the GPU. */
 #include "guard/gpu_gauge.h"
 
 #include "base/number.h"

@@ -23,8 +23,8 @@ enum {
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested only if the last one is older than NEWER times the duration of
- * writing a checkpoint. */
+/* A newer checkpoint is requested only if the last one was written at least NEWER times the
+ * duration of a checkpoint ago. */
 static const double NEWER = 1.5;
 
 /* The state of one call of ladder_step. */
@@ -204,7 +204,7 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
         break;
     case LADDER_BY_PRESSURE:
         snprintf(ret, LADDER_WHY_MAX,
-                 "memory pressure for %s: all processes stalled %.0f %% of the time; %s",
+                 "memory pressure for %s: all processes were stalled %.0f %% of the time; %s",
                  ladder_time_text(time, k->pressed_s), 100 * in->pressure, left);
         break;
     case LADDER_BY_PLAN:
@@ -246,7 +246,7 @@ static void ladder_climb(struct turn *t, enum ladder_rung rung)
     t->l->begun_ns = t->in->now_ns;
 }
 
-/* Sends SIGTERM, or kills if SIGTERM is disabled. Returns false if both are disabled. */
+/* Sends SIGTERM, or SIGKILL if SIGTERM is disabled. Returns false if both signals are disabled. */
 static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char *end)
 {
     if (t->l->rules.no_term && t->l->rules.no_kill)
@@ -434,8 +434,8 @@ static void leave_alone(struct turn *t, const char *end)
     stand_down(t, end);
 }
 
-/* Returns true if the job should write a newer checkpoint: it continued and its memory grew after
- * the last one, and there is time for another. */
+/* Returns true if the job should write a newer checkpoint: its memory is growing, the remaining
+ * time has halved since the last request, and another checkpoint still fits into that time. */
 static bool wants_newer(const struct turn *t)
 {
     double save_s = t->timing->saves > 0 ? t->timing->save_s : t->l->rules.checkpoint_s;

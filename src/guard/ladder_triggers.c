@@ -49,7 +49,7 @@ bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, uns
 }
 
 /* Returns the newest reading of gauge I that is at least AGE_S old. Returns NULL if there is no
- * such reading, or if it is more than 2 AGE_S old, as after a suspension of the machine. */
+ * such reading, or if it is more than twice AGE_S old, as after a suspension of the machine. */
 static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
                                            double age_s, uint32_t *ret_n)
 {
@@ -94,9 +94,9 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
     return sum;
 }
 
-/* Returns the growth rate over the last LADDER_PACE_S, or 0 unless memory grew in both halves of
- * this period and the job released less than half of the growth in between. A sawtooth, which may
- * end higher by chance, is thus not treated as growth. */
+/* Returns the growth rate over the last LADDER_PACE_S if memory grew in both halves of this period,
+ * and if all decreases together were at most half of the net growth. Otherwise returns 0. A
+ * sawtooth, which may end higher by chance, is thus not treated as growth. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};

@@ -102,8 +102,9 @@ static int is_plain(const struct dirent *e)
     return e->d_type == DT_REG;
 }
 
-/* Scans the folder if it has changed since the last scan. If ROOT is NULL, the files found are
- * older than the job. Returns false and leaves the list unchanged if the scan fails. */
+/* Scans the folder if it has changed since the last scan. ROOT is NULL only before the job starts:
+ * files found then are marked as older than the job. Returns false and leaves the list unchanged if
+ * the scan fails. */
 static bool scan_folder(struct leftovers *l, const struct proc_root *root, struct proc_tree *tree)
 {
     struct stat st;
@@ -266,7 +267,8 @@ static void leftovers_sample_process(struct leftovers *l, struct proc_tree *tree
         close(l->mapped.maps_fd);
 }
 
-/* Finds the process to examine next. The tree lists processes in the order of their slots. */
+/* Finds the process to examine next: the first one whose slot is at least l->next_slot. The tree
+ * lists processes in ascending order of their slots. */
 static struct proc_node *next_process(const struct leftovers *l, struct proc_tree *tree)
 {
     for (size_t i = 0; i < proc_tree_count(tree); i++)
@@ -362,7 +364,7 @@ bool leftovers_folder_is_full(const char *folder)
         return false;
     if (st.f_files > 0 && st.f_favail == 0)
         return true;
-    /* a tmpfs without a size limit reports 0 blocks */
+    /* a tmpfs without a size limit reports 0 blocks; it is never full */
     return st.f_blocks > 0 && (st.f_bavail < st.f_blocks / 100 ||
                                (uint64_t)st.f_bavail * st.f_frsize < UINT64_C(1) << 20);
 }

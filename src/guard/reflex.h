@@ -69,8 +69,8 @@ bool reflex_is_locked(const struct reflex *r);
  * the job was killed. Reading the fd resets it. */
 int reflex_event_fd(const struct reflex *r);
 
-/* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. On return, the old fds are
- * no longer in use. */
+/* Sets gauge WHICH (0 or 1) to *GAUGE, or removes gauge WHICH if the source in *GAUGE is
+ * REFLEX_NONE. On return, the old fds are no longer in use. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
 /* For REFLEX_TREE: sets BYTES, the amount by which the sum of RSS is too large because shared pages
  * are included once per process. BYTES comes from a full sample taken just now, in which

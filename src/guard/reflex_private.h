@@ -9,9 +9,9 @@
 #include "guard/reflex.h"
 
 /* The thread's code has its own section, so that exactly this code can be locked in memory. The
- * code uses no functions or data outside that section; scripts/check_reflex.py verifies this. It is
- * compiled without sanitizers and stack protector, because they would add calls to functions
- * outside the section. */
+ * code uses no functions or data outside that section; scripts/check_reflex.py verifies this. The
+ * section is compiled without sanitizers and stack protector, because they would add calls to
+ * functions outside the section. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
 #define REFLEX_NO_CANARY __attribute__((no_stack_protector))
 #else
@@ -71,7 +71,7 @@ struct reflex_shown {
  * sample, and the loop closes removed fds only after the sample. */
 struct reflex {
     /* members written by the loop: */
-    uint32_t wake; /* a futex, which changes when the thread should sample at once */
+    uint32_t wake; /* a futex, changed to make the thread sample at once */
     uint32_t stop;
     uint32_t gauge_seq[REFLEX_GAUGES]; /* odd while the loop writes the gauge */
     /* bit 0: the job was killed, so new processes are killed at once; upper bits: count of calls to

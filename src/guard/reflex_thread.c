@@ -243,7 +243,7 @@ REFLEX_CODE static bool gauge_measure(struct reflex *r, const struct reflex_gaug
     return true;
 }
 
-/* Updates the growth rate since the newest reading that is at least REFLEX_PACE_MS old. Before the
+/* Computes the growth rate since the newest reading that is at least REFLEX_PACE_MS old. Before the
  * first reading, memory is assumed to have been constant, so that the start of a program does not
  * look like growth. */
 REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now_ns,
@@ -363,10 +363,10 @@ REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* Returns the time until the next sample. The next sample must come before headroom can fall to the
- * kill threshold or, if it is above the alarm threshold, to the alarm threshold. Expensive samples
- * (thousands of processes, a slow memory.stat) use at most a fiftieth of a CPU, unless the current
- * growth rate requires more. */
+/* Returns the time until the next sample, which must come before headroom can fall to the next
+ * threshold: the alarm threshold or, below that, the kill threshold. Expensive samples (thousands
+ * of processes, a slow memory.stat) use at most a fiftieth of a CPU, unless the current growth rate
+ * requires more. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {

@@ -55,7 +55,8 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
             open[n++] = fds[i];
     if (note->stream_pair[1] < 0 || n == 0)
         return;
-    /* receiving without a control buffer closes the fds of the previous segment */
+    /* receiving a message without a control buffer closes the fds in it, here those of the previous
+     * segment */
     while (recv(note->stream_pair[0], &one, 1, MSG_DONTWAIT) > 0)
         ;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));

@@ -1,5 +1,6 @@
 /* The sentinel is the parent of the supervisor. If the supervisor is killed, the sentinel ends the
- * job's processes. With --keep-on-exit it lets them continue and reads their output. */
+ * job's processes. With --keep-on-exit, the sentinel instead lets the job continue and reads its
+ * output. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,8 +29,8 @@ struct sentinel_note {
 /* Call this before the supervisor is forked. Returns NULL if out of memory. */
 struct sentinel_note *sentinel_note_new(bool keep);
 
-/* Sends the read ends of the job's output pipes from the supervisor to the sentinel, so that the
- * job's writes do not fail when the supervisor is killed. Does nothing unless note->keep is set. */
+/* If note->keep is set, sends the read ends of the job's output pipes from the supervisor to the
+ * sentinel. The job's writes then do not fail when the supervisor is killed. */
 void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, size_t count);
 
 struct sentinel_end {

@@ -24,7 +24,8 @@ enum {
     /* Maximum number of consecutive scans that only send SIGSTOP. A chain of processes that fork
      * and exit has a new process at every scan, and would otherwise delay SIGKILL forever. */
     STOPS_MAX = 16,
-    WAIT_SHARE = 8, /* the wait is 1/8 of the time since the set of processes last changed */
+    /* the next scan waits for 1/8 of the time since the set of processes last changed */
+    WAIT_SHARE = 8,
     WAIT_MAX_MS = 1000,
     REST_PER_WORK = 20, /* scans use at most 1/20 of a CPU */
     STUCK_S = 5,
@@ -48,9 +49,10 @@ struct scan {
 /* Sets `below` for the processes that are to be signalled. */
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
-/* Signals PID if it is alive, its start time is START_TICKS (unless NULL) and its process group is
- * PGRP (if above 0). The pidfd is opened before these checks, so that the signal reaches the
- * process that was checked. Returns 0, -ESRCH or -errno. */
+/* Signals PID if it is alive and is the process that the caller means. Its start time must be
+ * *START_TICKS, unless START_TICKS is NULL. Its process group must be PGRP, unless PGRP is 0 or
+ * less. The pidfd is opened before these checks, so that the signal reaches the process that was
+ * checked. Returns 0, -ESRCH or -errno. */
 static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                        int32_t pgrp, int signo)
 {
@@ -203,8 +205,8 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* Prefers a process that is not a zombie. If only zombies are left, each is the leader of a
-     * thread group with living threads. */
+    /* Describe a process that is not a zombie, if there is one. If only zombies are left, each is
+     * the leader of a thread group with living threads. */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)
@@ -275,10 +277,10 @@ static bool reap_all(void *user)
     }
 }
 
-/* Sends SIGKILL to those of our own children that the last scan did not find. They include the
- * newest process of a chain of processes that fork and exit. There is no need to check the start
- * time, because the pid of a child is not reused before it is reaped. Returns the number of
- * signalled children. */
+/* Sends SIGKILL to those of our own children that the last scan did not find, such as the newest
+ * process of a chain of processes that fork and exit. There is no need to check the start time,
+ * because the pid of a child is not reused before it is reaped. Returns the number of signalled
+ * children. */
 static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
     char text[16384];

@@ -11,11 +11,11 @@
 #include "proc/sample.h"
 
 /* If /proc belongs to another pid namespace (proc_root_is_foreign), the pids in it do not identify
- * our processes. These functions then send no signal and return -EXDEV. The caller can still kill()
- * its own child. */
+ * our processes. In this case the functions below send no signal and return -EXDEV. The caller can
+ * still kill() its own child. */
 
-/* Signals the process ID. Returns 0, or -ESRCH if it has exited, even if another process has its
- * pid now. */
+/* Signals the process ID. Returns 0, or -ESRCH if that process has exited, even if its pid now
+ * belongs to another process. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
 /* Signals the whole process group led by the process of the pidfd LEADER_FD atomically, including
@@ -37,11 +37,11 @@ struct guard_kill {
     uint64_t wait_ns;    /* how long to wait before the next call */
 };
 
-/* Kills all descendants of the calling process, which must be a subreaper. If they fork faster than
- * they can be killed, sends SIGSTOP first. Returns when REAP returns false, at UNTIL_NS, or if the
- * caller should wait for K->wait_ns before the next call. A process that survives SIGKILL costs one
- * scan per second. REAP reaps children, may store their exit statuses, and returns whether any
- * child is left. Returns 0, or -EXDEV after one call of REAP. */
+/* Kills all descendants of the calling process, which must be a subreaper. If the descendants fork
+ * faster than they can be killed, sends SIGSTOP first. Returns when REAP returns false, at
+ * UNTIL_NS, or if the caller should wait for K->wait_ns before the next call. A process that
+ * survives SIGKILL costs one scan per second. REAP reaps children, may store their exit statuses,
+ * and returns whether any child is left. Returns 0, or -EXDEV after one call of REAP. */
 typedef bool guard_reap_fn(void *user);
 int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_t until_ns,
                      guard_reap_fn *reap, void *user);

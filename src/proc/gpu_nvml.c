@@ -100,9 +100,9 @@ static void nvml_close(void *state)
 }
 
 /* Adds the memory of one process. Entries from index FIRST_OF_LIST on come from the list being
- * read. If one of them has the same pid, the process uses several MIG instances, and their memory
- * is added. An entry with the same pid before FIRST_OF_LIST describes the same memory as reported
- * in another list, so the larger value is used. */
+ * read. If one of them has the same pid, the process uses several MIG instances, and the memory of
+ * the two entries is added up. An entry with the same pid before FIRST_OF_LIST describes the same
+ * memory as reported in another list, so the larger value is used. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {

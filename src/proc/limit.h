@@ -65,8 +65,9 @@ limit_reclaimable(const struct limit_stats *stats)
 /* File names in a cgroup of v1 or v2; NULL for files that do not exist in that version. */
 struct limit_files {
     const char *usage, *stat, *peak;
-    /* v1 includes reclaimable kernel memory in its usage but does not report its size. All kernel
-     * memory, whose size is in this file, is subtracted instead. */
+    /* v1 includes reclaimable kernel memory in the usage, but does not report how much of the
+     * kernel memory is reclaimable. Therefore all kernel memory is subtracted; this file contains
+     * its size. */
     const char *kernel;
     const char *keys[LIMIT_STATS];
 };

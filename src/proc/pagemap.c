@@ -116,7 +116,8 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
         !begins_with(map, "/dev/shm/"))
         return false;
     /* Reservations (PROT_NONE) may be terabytes in size. A reservation may contain pages that were
-     * touched before it became inaccessible. They are counted only if the kernel can skip holes. */
+     * touched before it became inaccessible. Such pages are counted only if the kernel can skip
+     * holes. */
     return can_seek || map->readable || map->writable || map->executable;
 }
 
@@ -265,7 +266,7 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
 }
 
 /* Counts anonymous memory in huge pages in the range just read. Called only if there are huge
- * pages, because the kernel then checks for each page whether it belongs to a file, which doubles
+ * pages: for this count the kernel checks for each page whether it belongs to a file, which doubles
  * the cost. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
@@ -413,7 +414,7 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
         /* the end of maps is also reached if the process has lost its address space, so pagemap is
-         * read to check that it still exists */
+         * read to check that the address space still exists */
         return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
                                                                              : -ESRCH;
     return next_range(s, pace);

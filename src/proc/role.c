@@ -81,7 +81,7 @@ struct facts {
     struct command command;
     struct span comm;
     bool python;
-    /* the process was forked without exec, so its command line is its parent's */
+    /* the process was forked without exec, so it has the command line of its parent */
     bool same_as_parent;
 };
 
@@ -228,8 +228,9 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
 static bool rule_relations(const struct facts *f, struct role_guess *ret)
 {
     if (f->in->child_trains)
-        return decide_role(ret, ROLE_LAUNCHER, "a descendant trains, but not the process itself");
-    if (f->in->whole_machine) /* under `watch --system`, the user did not start these processes */
+        return decide_role(ret, ROLE_LAUNCHER, "a descendant trains; the process itself does not");
+    /* the rules below are about one job; under `watch --system` there is none */
+    if (f->in->whole_machine)
         return false;
     /* a process without a command line is a kernel thread or a zombie */
     if (f->in->process->cmdline_len == 0)

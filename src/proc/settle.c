@@ -196,6 +196,6 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    /* use a new stamp, so that the next call does not mistake these changes for its own */
+    /* use a new stamp, so that the next call can tell its own changes from those of this call */
     tree->role_stamp++;
 }

@@ -36,7 +36,7 @@ static size_t fds_allowed(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= FDS_FOR_OTHERS)
         return 0;
     rlim_t left = limit.rlim_cur - FDS_FOR_OTHERS;
-    return left > INT32_MAX ? INT32_MAX : (size_t)left; /* also applies to RLIM_INFINITY */
+    return left > INT32_MAX ? INT32_MAX : (size_t)left; /* RLIM_INFINITY is capped too */
 }
 
 int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,

@@ -38,10 +38,10 @@ struct proc_event {
 };
 typedef void proc_event_fn(void *user, const struct proc_event *event);
 
-/* Raises the soft limit on open files to the hard limit. Call it once, before proc_tree_new. A tree
- * keeps about five fds per process open, until only 128 fds are left below the soft limit; from
- * then on it opens files for each read. Restore *ret_old in a child before exec, because programs
- * that use select() break if fd numbers exceed 1024. Returns 0 or -errno. */
+/* Raises the soft limit on open files to the hard limit. Call this once, before proc_tree_new. A
+ * tree keeps about five fds per process open, until only 128 fds are left below the soft limit;
+ * from then on the tree opens files for each read. Restore *ret_old in a child before exec, because
+ * programs that use select() break if fd numbers exceed 1024. Returns 0 or -errno. */
 int proc_raise_nofile(struct rlimit *ret_old);
 
 /* Creates an empty tree. ROOT must outlive it. */
@@ -70,7 +70,7 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
 void proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
-/* Clears the `read` bits of all samples, once the caller has used the readings. */
+/* Call this when the caller has used the readings: clears the `read` bits of all samples. */
 void proc_tree_clear_read(struct proc_tree *tree);
 /* Reads the status file of NODE (anon, file, shmem, swap, peak). Returns 0 or -errno (-ESRCH if the
  * process died). */

@@ -142,7 +142,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     const struct proc_tree *tree = u->tree;
     /* continue after the process measured last */
     size_t first = first_from(tree, u->last_slot + 1);
-    /* by this time, a process's memory may have changed, so that it is due earlier */
+    /* by then, a process whose memory has changed may be due earlier */
     *ret_earliest = now_ns + u->opt.period_ns / 10;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];
@@ -261,7 +261,8 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
     }
 }
 
-/* Measures until the slice ends. Returns true if nothing else is due before *ret_earliest. */
+/* Measures until the slice ends, or until no process is due. In the second case, returns true and
+ * sets *RET_EARLIEST to the time at which the next process may be due. */
 static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns,
                         uint64_t *ret_earliest, uint64_t *ret_cpu_ns)
 {
@@ -326,7 +327,7 @@ uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns)
     enum { AWAY_MS = 100 }; /* interval between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
-    /* the pause, which limits our share of the CPU, has not ended yet */
+    /* the pause after the last slice has not ended; pauses limit ebb's share of the CPU */
     if (now_ns < u->resume_ns)
         return u->resume_ns;
     if (!resume_after_helper(u, now_ns))

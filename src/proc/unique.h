@@ -23,8 +23,8 @@ struct proc_unique_options {
     /* maximum duration of a system call (default 5 ms); chunks shrink if calls take longer */
     uint64_t stall_budget_ns;
     bool no_pagemap_scan; /* behave as on kernels before 6.7, which cannot skip holes */
-    /* the tree contains all descendants of a program that ebb started; while this is a single
-     * process, all its anonymous memory is unique */
+    /* the tree contains all descendants of a program that ebb started; as long as the tree contains
+     * only one process, all anonymous memory of that process is unique */
     bool is_launched;
 };
 
@@ -33,11 +33,12 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
                     struct proc_unique **ret);
 void proc_unique_free(struct proc_unique *u); /* U may be NULL */
 
-/* Runs one slice: reads chunks of one process and, once it is complete, of the next. When a process
- * is complete, SAMPLE_UNIQUE (and HUGE, HEAP, STACK) are stored in its sample. A reading becomes
- * stale, and keeps its old value, in two cases: the files of the process may not be read, or the
- * last complete count (or the birth) is older than twice the period, because the process is too
- * large for the CPU share or has too many holes. Returns the time of the next call. */
+/* Runs one slice: counts chunks of one process and, if that count is complete, of the next process.
+ * A complete count is stored in the process's sample as SAMPLE_UNIQUE (and HUGE, HEAP, STACK). A
+ * reading becomes stale, and keeps its old value, in two cases. Either permission to read the files
+ * of the process is missing. Or the last complete count (or the birth) is older than twice the
+ * period, because the process is too large for the CPU share or has too many holes. Returns the
+ * time of the next call. */
 uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns);
 /* If IS_HURRIED is set, speeds up measurement: new processes and processes whose memory has changed
  * are counted without delay, with up to a quarter of a CPU. To be set while unmeasured memory

@@ -21,8 +21,8 @@ struct attached_callbacks {
     void *user;
 };
 
-/* Starts to sample PID and all processes below it. OPTIONS must outlive the job; only its engine,
- * run folder, name, heap and guard are used. */
+/* Starts to sample PID and all processes below it. OPTIONS must outlive the job; only the engine,
+ * run folder, name, heap and guard in OPTIONS are used. */
 int attached_new(struct loop *loop, const struct supervisor_options *options, int32_t pid,
                  const struct attached_callbacks *callbacks, struct attached **ret,
                  struct err *err);

@@ -10,7 +10,7 @@
 enum channel_type {
     /* frames that the supervisor sends: */
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
-    /* standard output of an exited job that exceeds the pipe's capacity */
+    /* the rest of the standard output of a job that has exited, if the client's pipe is full */
     CHANNEL_OUT = 'o',
     /* the same for standard error */
     CHANNEL_ERR = 'e',

@@ -15,7 +15,7 @@
 #include "base/loop.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10, /* number of bytes in unread frames at which the job is paused */
+    CLIENT_BACKLOG = 256 << 10, /* the job is paused when this many bytes of frames are unread */
     /* the same limit after the job has exited; about the capacity of its pipes */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
@@ -99,8 +99,8 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Wakes the client until it reports that it is running again. One attempt is not enough, because
- * the client may stop itself after that attempt. */
+/* Wakes the client until the client reports that it is running again. One attempt is not enough,
+ * because the client may stop itself after that attempt. */
 static void on_wake(void *user, uint64_t now_ns)
 {
     struct job *j = user;
@@ -114,7 +114,7 @@ static void on_wake(void *user, uint64_t now_ns)
 /* ---- frames from the client ---- */
 
 /* Writes typed input to the job's terminal. The client limits the amount of unacknowledged input,
- * so the supervisor can always read its frames, which include signals. */
+ * so the supervisor can always read the client's frames, which include signals. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;
@@ -122,7 +122,8 @@ void job_input_write(struct job *j)
     while (fd >= 0 && taken < j->client.input.len) {
         ssize_t n = write(fd, j->client.input.data + taken, j->client.input.len - taken);
         if (n <= 0)
-            break; /* the terminal's buffer is full; the loop calls again when it has space */
+            /* the terminal's buffer is full; the loop calls this again once there is space */
+            break;
         taken += (size_t)n;
     }
     if (fd < 0)

@@ -309,8 +309,8 @@ static bool is_followed(const struct job *j)
 
 /* ---- messages ---- */
 
-/* Publishes the state if it has changed. A change in progress alone is published only if IS_DUE is
- * set. */
+/* Publishes the state if it has changed. If only the progress has changed, publishes the state only
+ * if IS_DUE is set. */
 static void publish_state(struct job *j, bool is_due)
 {
     struct published *p = &j->control->published;
@@ -414,8 +414,8 @@ void job_control_log(struct job *j)
 
 /* ---- queries about the verdict or the live heap, sent by the job itself or by a command ---- */
 
-/* Finds the socket for the reply. It must be in our own folder: any process can send marks, and
- * must not be able to make the supervisor write to other sockets. */
+/* Gets the path of the socket for the reply, which must be in our own folder. Otherwise any process
+ * could send a mark that makes the supervisor write to some other socket. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);
@@ -447,8 +447,8 @@ static void answer_verdict(struct job *j, const char *path)
         query_reply(path, doc);
 }
 
-/* Writes new heap readings to the run folder, for the process whose pid is in the field PID or for
- * all processes. The reply contains the number of readings. */
+/* Writes new heap readings to the run folder. If the mark has a field PID, only that process is
+ * read, else all processes. The reply contains the number of readings. */
 static void answer_heap(struct job *j, const struct mark *m, const char *path)
 {
     size_t len;

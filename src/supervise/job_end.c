@@ -73,8 +73,8 @@ static void signal_group(const struct job *j, int signo)
 }
 
 /* Stops the job's process group with SIGSTOP if the job has many processes, because signalling
- * takes minutes while hundreds of processes keep forking. Returns true if it did. A small number of
- * processes is not stopped, because they could notice it. */
+ * takes minutes while hundreds of processes keep forking. Returns true if the group was stopped. A
+ * small number of processes is not stopped, because they could notice it. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -86,9 +86,9 @@ static bool stop_crowd(const struct job *j)
 
 /* ---- stop signals, exit and remaining processes ---- */
 
-/* Handles a stop signal to the job, or its continuation. After Ctrl-Z the client stops as well, so
- * that the shell gets the terminal, and continues when the job does. SIGSTOP does not affect the
- * client. */
+/* Called when the job was stopped by a signal or has continued. After Ctrl-Z the client stops as
+ * well, so that the shell gets the terminal; when the job continues, so does the client. SIGSTOP
+ * does not affect the client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -101,7 +101,7 @@ static void job_paused(struct job *j, int status)
 }
 
 /* Stores the peak memory of a reaped child if it is above the supervisor's own peak. Until exec the
- * child was a copy of the supervisor, so a smaller ru_maxrss may be that of the copy. */
+ * child was a copy of the supervisor, so a smaller ru_maxrss may come from that time. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -265,7 +265,7 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    /* a job that has already exited was not ended by this cancel */
+    /* keep the cause of a job that exited before it was cancelled */
     if (is_first && !j->now.exited) {
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
@@ -295,13 +295,12 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
-    if (j->now.ending == KILLING) /* since a child has exited, the next sweep need not wait */
+    if (j->now.ending == KILLING) /* a child has exited, so the next sweep is due at once */
         loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
 
-/* Forwards a signal that was sent to the supervisor to the job. The supervisor exits after the
- * job. */
+/* Forwards to the job a signal that the supervisor received. The supervisor exits after the job. */
 static void on_own_signal(void *user, const struct signalfd_siginfo *info)
 {
     /* When the job's terminal is closed, the kernel sends SIGHUP to the session leader. This is not

@@ -9,7 +9,7 @@
 struct job;
 struct job_folder;
 
-/* Starts the thread. Does nothing unless --folder-control is given. An error is reported to the
- * user, and the job continues. */
+/* If --folder-control is given, starts the thread. An error is reported to the user, and the job
+ * continues. */
 void job_folder_start(struct job *j);
 void job_folder_free(struct job *j);

@@ -428,8 +428,9 @@ static void tick_memory_returned(struct job *j)
     memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory is not included in the total until it is known whether it is shared. If
- * such memory could bring the job above its alarm threshold, its sharing is measured at once. */
+/* Without a cgroup, new memory is not included in the job's total until ebb has measured whether it
+ * is shared. If the new memory could bring the job above the alarm threshold, ebb measures it at
+ * once. */
 static void hurry(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];

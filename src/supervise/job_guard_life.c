@@ -15,7 +15,7 @@ enum {
     SETTLE_MS = 300,      /* maximum wait for memory that is still being released */
     GPU_MS = 1500,        /* maximum wait for the next GPU reading, which comes once per second */
     GPU_LEAST = 16 << 20, /* changes of GPU memory below this size are not attributed to the job */
-    /* ebb does not wait for the memory of jobs below this size to be released */
+    /* after the end of a smaller job, ebb does not wait until the memory is released */
     LARGE_JOB = 64 << 20,
     /* A job may run near its limit for weeks, so only the first and the latest events are kept. */
     KEPT_MOST = 1000,

@@ -32,11 +32,11 @@ void job_guard_set_charge(struct job *j)
     engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
 }
 
-/* Checks whether processes have left the job's cgroup. The user's limit applies to them as well, so
- * until all of them have returned or exited, the job's memory is measured from its processes. They
- * are not moved back, because they may belong to another group, such as a container's. Processes
- * that together use less memory than the kill threshold are ignored, among them the checkpoint
- * command. */
+/* Checks whether processes have left the job's cgroup. The user's limit still applies to them, so
+ * the job's memory is computed from its processes until all of them have returned or exited.
+ * Processes outside the cgroup are not moved back, because they may belong to another group, such
+ * as a container's. If together they use at most as much memory as the kill threshold, they are
+ * ignored, as the checkpoint command usually is. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;

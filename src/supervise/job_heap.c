@@ -86,8 +86,8 @@ static void env_put_first(const struct env_list *list, const char *path, const c
         text = NULL;
 }
 
-/* Puts the shim first in PYTHONPATH, so that Python runs its sitecustomize.py. Does nothing if
- * PYTHONPATH already contains the shim, as in a later segment, or if ebb runs under ebb. */
+/* Puts the shim first in PYTHONPATH, so that Python runs the shim's sitecustomize.py. Does nothing
+ * if the shim is first already. This is so in a later segment, and when ebb runs under ebb. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -95,8 +95,8 @@ static void put_shim(const char *shim)
         env_put_first(&python_path, shim, own);
 }
 
-/* Inserts the library before an allocator that the job preloads itself, which the library then
- * calls. */
+/* Puts the library first in LD_PRELOAD. An allocator that the job itself preloads then comes after
+ * the library, which calls it. */
 static void put_library(const char *library)
 {
     const char *own = getenv(preload.variable);

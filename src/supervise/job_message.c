@@ -11,7 +11,8 @@
 
 enum { LARGEST = 16 }; /* maximum number of processes in a sample message */
 
-/* Copies a value of a sample to M.FIELD and sets M.has_FIELD if the sample contains that value. */
+/* Copies value INDEX of a sample to M.FIELD. Sets M.has_FIELD to true if the sample contains this
+ * value, else to false. */
 #define TAKE_SAMPLE(m, field, sample, index)                                                       \
     ((m).has_##field = sample_has(sample, index), (m).field = (sample)->v[index])
 

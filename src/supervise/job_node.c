@@ -93,7 +93,7 @@ static void requeue(struct job *j)
         return;
     }
     loop_set_timer(n->timer, clock_mono_ns() + REQUEUE_S * NS_PER_S, 0);
-    job_notifyf(j, "guard: returning job %s to Slurm's queue", place_of(j)->job_id);
+    job_notifyf(j, "guard: requeuing job %s in Slurm", place_of(j)->job_id);
 }
 
 static void requeue_at_time_limit(struct job *j)
@@ -112,8 +112,7 @@ void job_node_reaped(struct job *j, pid_t pid, int status)
     n->has_requeued = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (n->has_requeued)
         return;
-    job_notifyf(j, "--requeue: scontrol requeue %s failed; the job is stopped",
-                place_of(j)->job_id);
+    job_notifyf(j, "--requeue: scontrol requeue %s failed; stopping the job", place_of(j)->job_id);
     if (j->now.ending == RUNNING)
         stop_all(j);
 }
@@ -289,7 +288,7 @@ static void on_node_timer(void *user, uint64_t now_ns)
     } else if (n->theirs.phase == NODE_STOP) {
         job_begin_ending(j, KILLING);
     } else if (n->mine.phase == NODE_READY) {
-        go(j); /* does not wait any longer, because a node that has not confirmed may be dead */
+        go(j); /* stop waiting: a node that has not confirmed may be dead */
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
         job_notifyf(j, "guard: no checkpoint was written before the time limit");

@@ -18,20 +18,21 @@
 
 enum {
     PIPE_BYTES = 64 << 10, /* initial capacity of a pipe */
-    PIPE_LARGE = 1 << 20,  /* largest capacity of a pipe that needs no privileges */
+    PIPE_LARGE = 1 << 20,  /* the largest pipe that Linux allows unprivileged users by default */
     TERMINAL_BYTES = 32 << 10,
     /* number of unwritten log bytes at which further output is not logged */
     LOG_BACKLOG = 4 << 20,
     /* number of unwritten log bytes at which the job is paused */
     LOG_HIGH = 2 << 20,
     LOG_LOW = 1 << 20, /* number of unwritten log bytes at which the job continues */
-    /* maximum pause of the job for a slow disk, which may hang forever */
+    /* the job is paused for a slow disk at most this long, because a disk may hang forever */
     LOG_WAIT_MS = 1000,
 };
 
-/* Sets the events that the loop waits for: output, unless the client or the log is behind, and
- * space for input if there is any. Epoll is edge-triggered, so streams are reported in the order in
- * which the job wrote to them. A caller that leaves output unread must call this again. */
+/* Sets the events that the loop waits for: output, except while the client or the log is behind,
+ * and space for input while input is queued. Epoll is edge-triggered, so streams are reported in
+ * the order in which the job wrote to them. A caller that leaves output unread must call this
+ * function again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
@@ -172,8 +173,8 @@ static void send_rest_by_channel(struct job_stream *st)
     client_pipe_close(st);
 }
 
-/* Called when the reader has closed its end: closes the stream, so that the job's next write fails,
- * as it would without ebb. */
+/* Called when the reader has closed its end. Closes the stream, so that the job's next write fails,
+ * as it would without ebb. With --keep-on-exit the stream stays open. */
 static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);

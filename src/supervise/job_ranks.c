@@ -130,8 +130,9 @@ static void rank_ended(struct rank_client *c, bool has_status, int status)
     list_changed(j);
 }
 
-/* Sends the answer to the end of a rank. The last rank of the node receives it only after run.json
- * is written, because Slurm kills all other processes of a step when its last task exits. */
+/* Sends the answer to the message that a rank has ended. The last rank of the node receives the
+ * answer only after run.json is written, because Slurm kills all other processes of a step when its
+ * last task exits. */
 static void say_bye(struct rank_client *c)
 {
     if (c->bye && c->fd >= 0)
@@ -206,7 +207,7 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);
-    /* since a rank has joined, the node has not ended, so ranks that wait for its end may exit */
+    /* this rank keeps the node running, so ranks that waited for the node's end may exit */
     release_waiting(j->ranks);
     rank_link_send(c->fd, environment_json(j));
 }

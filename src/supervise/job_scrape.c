@@ -162,7 +162,7 @@ static void *write_file(void *user)
         s->error = r;
     }
     pthread_mutex_unlock(&s->lock);
-    /* otherwise readers would mistake the last values for current ones */
+    /* readers of the file would mistake its last values for current ones */
     unlinkat(folder, base, 0);
     return NULL;
 }

@@ -240,8 +240,8 @@ static void keep_segment(struct job *j)
 
 /* ---- restarting ---- */
 
-/* Clears the cause of a job that saved and exited because of a request by the guard, if it had
- * finished all its steps: it was not really stopped by the guard. */
+/* Clears the cause of a job that the guard was stopping, but that exited with status 0 after its
+ * last step: such a job has finished. */
 static void clear_cause_if_finished(struct job_segment *n)
 {
     bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&

@@ -18,7 +18,8 @@
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-/* maximum size of run.json; if it is larger or invalid, it is replaced by the end alone */
+/* maximum size of run.json; a larger or invalid one is replaced by one that contains only the
+ * end */
 enum { JSON_MAX = 2 << 20 };
 
 int lost_take_lock(int64_t lock_fd, struct err *err)
@@ -74,8 +75,8 @@ void lost_write(int rundir_fd, const struct outcome_end *end)
 
 /* ---- cleaning up after both supervisor and sentinel were killed ---- */
 
-/* True if the cgroup DIR was created by an ebb process of this user that is dead. Other cgroups are
- * rejected, because the job itself can write run.json and could enter the cgroup of another run
+/* True if the cgroup DIR was created by a dead ebb process of this user. Other cgroups are
+ * rejected: the job itself can write run.json, and could put the path of another run's cgroup
  * there. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {

@@ -17,14 +17,15 @@ int lost_take_lock(int64_t lock_fd, struct err *err);
  * from a later process with the same pid. */
 void lost_sign_lock(const struct proc_root *root, int lock_fd);
 
-/* Returns the end of a job for CAUSE_SUPERVISOR or CAUSE_SENTINEL. Nothing in it must be freed. */
+/* Returns the end of a job for CAUSE_SUPERVISOR or CAUSE_SENTINEL. The caller need not free
+ * anything in it. */
 struct outcome_end lost_end(enum cause cause, int left_behind);
 /* Writes END to run.json in the folder RUNDIR_FD. Does nothing if the fd is -1. */
 void lost_write(int rundir_fd, const struct outcome_end *end);
 
 /* Call this after both supervisor and sentinel were killed. Ends the job's processes, removes its
  * cgroup and sockets, and records in run.json how the job ended. RUN_DIR is the absolute path, as
- * in the job's environment. Does nothing to a folder that is not signed with FOLDER_ID
+ * in the job's environment. Acts only on a folder that is signed with FOLDER_ID
  * (rundir_open_signed). Returns 0 or -errno. */
 int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
                  uint64_t grace_ns);

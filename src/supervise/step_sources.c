@@ -31,7 +31,8 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
         source->step = mark->step;
 }
 
-/* True if a hook's MARK contains information that the process itself has not sent. */
+/* True if a hook's MARK refers to the steps that the process itself sends, and contains information
+ * that the process has not sent. */
 static bool adds_something(const struct step_source *source, const struct mark *mark)
 {
     bool is_event = mark->kind == MARK_EVAL || mark->kind == MARK_SAVE || mark->kind == MARK_EPOCH;

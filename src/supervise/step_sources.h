@@ -1,5 +1,5 @@
-/* Tracks processes that send their own step marks. Marks about the same training that hooks of
- * ebb's Python package send are skipped, so that no step is counted twice. */
+/* Tracks processes that send their own step marks. If hooks of ebb's Python package also send marks
+ * for such a process, the marks of the hooks are skipped, so that no step is counted twice. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@ struct step_sources {
     uint64_t left_out;
 };
 
-/* True if MARK should be skipped, because a hook sent it (BY=hook) about a process that sends steps
- * itself, and it adds nothing: the process has already sent this type of mark and the epoch length,
- * and both count the same steps. After an end mark, marks of hooks are accepted again, because
- * another training may follow. */
+/* True if MARK should be skipped: a hook sent it (BY=hook) for a process that sends steps itself. A
+ * hook's mark is kept only if it refers to the same steps and contains something that the process
+ * has not sent: an epoch, an evaluation, a saved checkpoint or the length of an epoch. After an end
+ * mark, marks of hooks are accepted again, because another training may follow. */
 bool step_sources_skip(struct step_sources *s, const struct mark *mark);

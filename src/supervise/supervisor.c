@@ -156,8 +156,9 @@ static void send_end(struct job *j, const json_t *doc)
     json_print(&text, doc, 0);
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
-    /* Waits until the client has received the end, however slow its reader is (such as a pager):
-     * run.json is already written. A stopped client is woken. */
+    /* Waits until the client has received all frames, however slow the reader of its output is
+     * (such as a pager): run.json is already written. A client that was stopped by Ctrl-Z is
+     * woken. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
@@ -225,9 +226,9 @@ static int start(struct job *j)
     return r;
 }
 
-/* Enlarges the table of open files in advance. The kernel doubles the table whenever it is full,
- * and in a multithreaded process it then waits for all CPUs, which takes seconds on a machine with
- * hundreds of busy processes. */
+/* Enlarges the table of open files in advance. The kernel doubles the table whenever it is full. In
+ * a multithreaded process, the kernel then waits for all CPUs, which takes seconds on a machine
+ * with hundreds of busy processes. */
 static void enlarge_file_table(int any_fd)
 {
     enum { FILES = 4096 };
@@ -296,8 +297,8 @@ static void close_ends(const struct supervisor_client *ends)
         cleanup_close(&ends->stream[i]);
 }
 
-/* Closes all streams except the lock, because the process that started a detached job waits until
- * the streams are closed. */
+/* Signs the lock, and replaces the standard streams by /dev/null: the process that started a
+ * detached job waits until they are closed. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)

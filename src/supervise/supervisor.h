@@ -5,12 +5,12 @@
  *
  *     client ── sentinel (subreaper) ── supervisor (subreaper) ── job (own process group)
  *
- * Supervisor and job share a session of their own: with its parent in the same session the job's
- * process group is not orphaned, so that Ctrl-Z can stop it (the kernel ignores terminal stops in
- * orphaned groups).
+ * Supervisor and job share a session of their own. Because the supervisor is in the job's session,
+ * the job's process group is not orphaned, and Ctrl-Z can stop it (the kernel ignores terminal
+ * stops in orphaned groups).
  *
- * A detached job has a client only while it starts; the job server follows it over its control
- * socket (job_control.c) and may disconnect at any time. */
+ * A detached job has a client only while it starts. The job server follows a detached job over the
+ * job's control socket (job_control.c) and may disconnect at any time. */
 #pragma once
 
 #include <signal.h>

@@ -100,7 +100,7 @@ def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder)
     cluster.wait_for_state(job, "COMPLETED", 300)
     text = (folder / "out.txt").read_text()
     assert "trained 100 steps" in text, text
-    assert "returning job" in text and list((folder / "parts").glob("checkpoint-*")), text
+    assert "requeuing job" in text and list((folder / "parts").glob("checkpoint-*")), text
     assert text.count("ebb  returned to Slurm's queue: the time limit is near") == 1, text
     assert "requeued" in [node(made, name)["end"]["cause_kind"] for name in ("node-00", "node-01")]
     again = node(made.with_name(f"{job}.0.r1"), "node-00")

@@ -30,7 +30,7 @@ static void job_peak_includes_kernel_peak_before_the_first_reading(void **state)
     assert_int_equal(peak_bytes(&p), 290 * MIB);
 }
 
-static void job_peak_is_the_largest_sample_without_a_kernel_peak(void **state)
+static void job_peak_is_largest_sample_if_kernel_peak_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -77,7 +77,7 @@ static void suggested_request_without_cgroup_includes_all_mapped_files(void **st
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void job_peak_includes_processes_that_exit_before_measurement(void **state)
+static void job_peak_includes_unmeasured_processes_present_at_a_tick(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -152,11 +152,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(job_peak_includes_kernel_peak_between_two_readings),
         cmocka_unit_test(job_peak_includes_kernel_peak_before_the_first_reading),
-        cmocka_unit_test(job_peak_is_the_largest_sample_without_a_kernel_peak),
+        cmocka_unit_test(job_peak_is_largest_sample_if_kernel_peak_is_unknown),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_request_includes_at_most_1_gib_of_mapped_files),
         cmocka_unit_test(suggested_request_without_cgroup_includes_all_mapped_files),
-        cmocka_unit_test(job_peak_includes_processes_that_exit_before_measurement),
+        cmocka_unit_test(job_peak_includes_unmeasured_processes_present_at_a_tick),
         cmocka_unit_test(peaks_of_processes_that_run_in_sequence_are_not_added_up),
         cmocka_unit_test(process_that_exits_unmeasured_is_included_in_the_peak_once),
         cmocka_unit_test(job_peak_is_the_upper_bound_if_unique_memory_is_unknown),

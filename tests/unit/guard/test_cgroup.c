@@ -78,7 +78,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->kill_fd < 0 && g->events_fd < 0 && !g->is_limited;
 }
 
-static void job_cgroup_of_v1_may_be_created_in_every_ancestor(void **state)
+static void v1_job_cgroup_may_be_created_below_every_ancestor(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -102,7 +102,7 @@ static void job_cgroup_of_v1_may_be_created_in_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void cgroup_warm_up_moves_ebb_into_the_cgroup_it_is_already_in(void **state)
+static void cgroup_warm_up_moves_ebb_into_its_current_cgroup(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -283,7 +283,7 @@ static int divide_gives_eacces(void *user)
                : 1;
 }
 
-static void cgroup_whose_processes_cannot_be_moved_is_rejected(void **state)
+static void parent_cgroup_with_unwritable_procs_file_is_rejected(void **state)
 {
     struct tree t;
     (void)state;
@@ -489,7 +489,7 @@ static _Noreturn void stay(void)
         pause();
 }
 
-/* Forks a child that exits with its parent. */
+/* Forks a child that is killed when its parent exits. */
 static pid_t fork_tied(void)
 {
     pid_t parent = getpid(), pid = fork();
@@ -757,7 +757,7 @@ static void cgroup_kill_ends_orphans_and_processes_in_other_sessions(void **stat
     assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
-static void cgroup_can_be_reopened_killed_and_removed_by_its_path(void **state)
+static void cgroup_reopened_by_path_can_be_killed_and_removed(void **state)
 {
     struct guard_cgroup copy;
     int fd;
@@ -909,7 +909,8 @@ static uint64_t start_of(pid_t pid)
  * tries several times to create it. */
 enum { TRIES = 1000 };
 
-/* Creates the folder DIR, moves PID into it, and returns the fd of its cgroup.procs. */
+/* Creates the folder DIR, moves PID into the new group, and returns the fd of cgroup.procs in
+ * DIR. */
 static int make_busy(const char *dir, pid_t pid)
 {
     char procs[GUARD_CGROUP_PATH + 80];
@@ -982,15 +983,15 @@ static void cgroup_tidy_removes_only_empty_groups_of_dead_processes(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_cgroup_of_v1_may_be_created_in_every_ancestor),
-        cmocka_unit_test(cgroup_warm_up_moves_ebb_into_the_cgroup_it_is_already_in),
+        cmocka_unit_test(v1_job_cgroup_may_be_created_below_every_ancestor),
+        cmocka_unit_test(cgroup_warm_up_moves_ebb_into_its_current_cgroup),
         cmocka_unit_test(job_cgroup_is_never_placed_above_an_existing_memory_limit),
         cmocka_unit_test(cgroup_v2_parent_must_enable_memory_controller_for_children),
         cmocka_unit_test(memory_controller_is_not_enabled_in_a_cgroup_namespace_root),
         cmocka_unit_test(memory_controller_is_enabled_in_a_delegated_parent_cgroup),
         cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
         cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
-        cmocka_unit_test(cgroup_whose_processes_cannot_be_moved_is_rejected),
+        cmocka_unit_test(parent_cgroup_with_unwritable_procs_file_is_rejected),
         cmocka_unit_test(incomplete_cgroup_is_removed_after_creation_fails),
         cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
         cmocka_unit_test(cgroup_v2_limit_disables_swap),
@@ -1004,7 +1005,7 @@ int main(void)
         HERE(oom_kill_in_the_job_cgroup_spares_processes_outside_it),
         HERE(cgroup_limit_can_be_raised_and_lowered),
         HERE(cgroup_kill_ends_orphans_and_processes_in_other_sessions),
-        HERE(cgroup_can_be_reopened_killed_and_removed_by_its_path),
+        HERE(cgroup_reopened_by_path_can_be_killed_and_removed),
         HERE(cgroup_is_removed_only_after_its_process_has_exited),
         HERE(empty_leftover_cgroup_with_the_same_name_is_replaced),
         HERE(cgroup_creation_fails_if_the_existing_cgroup_is_busy),

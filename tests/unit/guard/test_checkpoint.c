@@ -224,7 +224,7 @@ static void answer_of_a_helper_process_completes_a_checkpoint_request(void **sta
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void outdated_repeated_and_invalid_acks_are_ignored(void **state)
+static void acks_are_ignored_if_outdated_or_repeated_or_invalid(void **state)
 {
     struct fixture *f = *state;
     int32_t *pid = f->rank_pid;
@@ -287,7 +287,7 @@ static void checkpoint_request_does_not_wait_for_ranks_that_exited(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void each_ack_without_a_known_pid_is_assigned_to_one_rank(void **state)
+static void acks_from_unknown_pids_are_assigned_to_one_rank_each(void **state)
 {
     struct fixture *f = *state;
 
@@ -614,7 +614,7 @@ static void new_or_changed_file_completes_the_checkpoint_request(void **state)
     assert_false(checkpoint_check_file(&f->checkpoint));
 }
 
-static void missing_folder_of_the_done_file_does_not_fail_a_checkpoint(void **state)
+static void checkpoint_succeeds_if_folder_of_done_file_is_missing(void **state)
 {
     struct fixture *f = *state;
 
@@ -686,7 +686,7 @@ static const char clean_start[] =
     "done </proc/$$/status\n"
     "[ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] || exit 7\n";
 
-static void checkpoint_command_starts_with_request_id_and_clean_signals(void **state)
+static void checkpoint_command_gets_request_id_and_default_signals(void **state)
 {
     struct fixture *f = *state;
     sigset_t block, old;
@@ -745,7 +745,7 @@ static void ack_from_the_checkpoint_command_completes_the_request(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void checkpoint_command_processes_get_no_checkpoint_signal(void **state)
+static void processes_of_checkpoint_command_get_no_checkpoint_signal(void **state)
 {
     struct fixture *f = *state;
     pid_t pid;
@@ -942,10 +942,10 @@ int main(void)
         TEST(checkpoint_without_a_request_method_fails_with_a_reason),
         TEST(checkpoint_is_done_when_all_ranks_report_done),
         TEST(answer_of_a_helper_process_completes_a_checkpoint_request),
-        TEST(outdated_repeated_and_invalid_acks_are_ignored),
+        TEST(acks_are_ignored_if_outdated_or_repeated_or_invalid),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
         TEST(checkpoint_request_does_not_wait_for_ranks_that_exited),
-        TEST(each_ack_without_a_known_pid_is_assigned_to_one_rank),
+        TEST(acks_from_unknown_pids_are_assigned_to_one_rank_each),
         TEST(checkpoint_path_beyond_the_maximum_length_is_dropped),
         TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
         TEST(stop_request_and_checkpoint_request_have_different_ids),
@@ -956,13 +956,13 @@ int main(void)
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
         TEST(checkpoint_fails_once_all_signalled_processes_have_died),
         TEST(new_or_changed_file_completes_the_checkpoint_request),
-        TEST(missing_folder_of_the_done_file_does_not_fail_a_checkpoint),
+        TEST(checkpoint_succeeds_if_folder_of_done_file_is_missing),
         TEST(done_file_written_before_the_rank_died_completes_checkpoint),
         TEST(exit_status_of_checkpoint_command_decides_the_outcome),
-        TEST(checkpoint_command_starts_with_request_id_and_clean_signals),
+        TEST(checkpoint_command_gets_request_id_and_default_signals),
         TEST(running_checkpoint_command_is_not_started_again),
         TEST(ack_from_the_checkpoint_command_completes_the_request),
-        TEST(checkpoint_command_processes_get_no_checkpoint_signal),
+        TEST(processes_of_checkpoint_command_get_no_checkpoint_signal),
         TEST(checkpoint_request_stays_open_while_a_method_may_succeed),
         TEST(random_checkpoint_events_lead_to_the_expected_state),
         TEST(checkpoint_requested_by_several_methods_completes_once),

@@ -260,7 +260,7 @@ static void cause_of_death_is_the_exception_of_the_first_failed_rank(void **stat
     CHECK(table);
 }
 
-static void gpu_shared_and_host_memory_errors_are_distinguished(void **state)
+static void job_output_shows_which_kind_of_memory_ran_out(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -620,7 +620,7 @@ static void kernel_oom_kill_is_detected_by_oom_counters(void **state)
     CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup /a\\nb ran out of memory (limit 2.00 GiB)",
           .status = EXIT_137, .before = &none, .after = &in_above, .limit_bytes = limit,
           .limit_where = "/a\nb");
-    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup above it ran out of memory",
+    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup above the job's own ran out of memory",
           .status = SIGKILL, .before = &none, .after = &in_above);
     CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host ran out of memory",
           .status = SIGKILL, .before = &none, .after = &in_host, .limit_bytes = limit);
@@ -668,14 +668,15 @@ static void oom_kill_of_a_worker_is_added_to_the_cause_of_death(void **state)
         CAUSE_OOM_GROUP,
         "exit status 1; the kernel killed 1 process of the job: the job's cgroup ran out of memory",
         .status = EXIT_1, .before = &none, .after = &in_group, .limit_is_own = true);
-    CAUSE(CAUSE_STATUS,
-          "exit status 1; the kernel killed 1 process: cgroup above it ran out of memory",
-          .status = EXIT_1, .before = &none, .after = &in_above);
+    CAUSE(
+        CAUSE_STATUS,
+        "exit status 1; the kernel killed 1 process: cgroup above the job's own ran out of memory",
+        .status = EXIT_1, .before = &none, .after = &in_above);
     CAUSE(CAUSE_EXCEPTION, "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly",
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
-static void shared_memory_gpu_and_malloc_failures_are_distinguished(void **state)
+static void cause_of_death_names_the_kind_of_memory_that_ran_out(void **state)
 {
     (void)state;
     CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed with SIGBUS", .status = SIGBUS,
@@ -799,7 +800,7 @@ int main(void)
         cmocka_unit_test(cause_of_death_is_the_last_exception_of_the_traceback),
         cmocka_unit_test(cause_of_death_is_the_original_exception_of_the_worker),
         cmocka_unit_test(cause_of_death_is_the_exception_of_the_first_failed_rank),
-        cmocka_unit_test(gpu_shared_and_host_memory_errors_are_distinguished),
+        cmocka_unit_test(job_output_shows_which_kind_of_memory_ran_out),
         cmocka_unit_test(traceback_is_found_among_colour_codes_and_progress_bars),
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause_of_death),
         cmocka_unit_test(traceback_followed_by_4_kib_of_output_is_not_the_cause),
@@ -812,7 +813,7 @@ int main(void)
         cmocka_unit_test(user_signal_is_the_cause_only_if_it_ended_the_job),
         cmocka_unit_test(kernel_oom_kill_is_detected_by_oom_counters),
         cmocka_unit_test(oom_kill_of_a_worker_is_added_to_the_cause_of_death),
-        cmocka_unit_test(shared_memory_gpu_and_malloc_failures_are_distinguished),
+        cmocka_unit_test(cause_of_death_names_the_kind_of_memory_that_ran_out),
         cmocka_unit_test(unknown_cause_of_death_is_described_by_the_exit_status),
         cmocka_unit_test(every_cause_of_death_has_a_name),
         cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),

@@ -73,7 +73,7 @@ static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
     assert_true(g.known);
 }
 
-static void gpu_headroom_is_the_lesser_of_job_limit_and_free_memory(void **state)
+static void gpu_gauge_uses_the_limit_with_less_headroom(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -126,7 +126,7 @@ int main(void)
         cmocka_unit_test(gpu_headroom_is_unknown_without_readings),
         cmocka_unit_test(gpu_memory_cached_by_pytorch_is_treated_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
-        cmocka_unit_test(gpu_headroom_is_the_lesser_of_job_limit_and_free_memory),
+        cmocka_unit_test(gpu_gauge_uses_the_limit_with_less_headroom),
         cmocka_unit_test(gpu_limit_uses_pytorch_readings_if_the_driver_has_none),
         cmocka_unit_test(gpu_forecast_uses_the_same_limit_as_the_headroom),
     };

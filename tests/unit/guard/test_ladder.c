@@ -173,7 +173,7 @@ static void assert_calm(const struct world *w)
 
 /* --- guard rules and thresholds --- */
 
-static void default_guard_reserve_is_5_percent_from_64_mib_to_4_gib(void **state)
+static void default_reserve_is_5_percent_between_64_mib_and_4_gib(void **state)
 {
     (void)state;
     assert_int_equal(ladder_default_reserve(24 * GIB), 24 * GIB / 20);
@@ -196,7 +196,7 @@ static void invalid_guard_rules_are_rejected(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void needed_time_is_sum_of_step_checkpoint_and_margin(void **state)
+static void needed_time_adds_up_step_and_checkpoint_and_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -628,7 +628,7 @@ static void growth_towards_a_full_gpu_does_not_stop_the_job(void **state)
     assert_never_stopped(&w);
 }
 
-static void gpu_limit_triggers_sigterm_and_after_grace_time_sigkill(void **state)
+static void gpu_limit_triggers_sigterm_then_sigkill_after_grace_time(void **state)
 {
     (void)state;
     struct world w;
@@ -715,7 +715,7 @@ static void memory_pressure_stops_a_job_only_at_low_headroom(void **state)
     }
 }
 
-static void memory_pressure_of_30_s_does_not_stop_the_job(void **state)
+static void memory_pressure_that_ends_after_30_s_does_not_stop_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -767,7 +767,7 @@ static void low_headroom_trigger_ends_10_s_after_headroom_recovers(void **state)
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
-static void low_headroom_trigger_is_paused_after_it_has_ended(void **state)
+static void low_headroom_trigger_is_ignored_for_a_while_after_it_ended(void **state)
 {
     (void)state;
     struct world w;
@@ -820,7 +820,7 @@ static void ladder_takes_no_action_after_the_reflex_killed_the_job(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void guard_with_no_kill_option_sends_sigterm_but_not_sigkill(void **state)
+static void guard_sends_sigterm_but_no_sigkill_with_option_no_kill(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -966,7 +966,7 @@ static double saw(double s, const void *user)
     return k->low + (k->high - k->low) * fmod(s, k->period) / k->period + k->floor_rate * s;
 }
 
-static void memory_spikes_every_1_to_6_s_to_90_percent_are_ignored(void **state)
+static void memory_spikes_to_90_percent_every_1_to_6_s_are_ignored(void **state)
 {
     (void)state;
     for (double period = 1.2; period < 5.6; period += 0.13) {
@@ -978,7 +978,7 @@ static void memory_spikes_every_1_to_6_s_to_90_percent_are_ignored(void **state)
     }
 }
 
-/* Sampled once per second, more frequent spikes can look like steady growth. */
+/* If memory is sampled only once per second, more frequent spikes can look like steady growth. */
 static void memory_spikes_more_frequent_than_readings_never_stop_a_job(void **state)
 {
     (void)state;
@@ -1176,9 +1176,9 @@ static void guard_follows_its_rules_for_random_readings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_guard_reserve_is_5_percent_from_64_mib_to_4_gib),
+        cmocka_unit_test(default_reserve_is_5_percent_between_64_mib_and_4_gib),
         cmocka_unit_test(invalid_guard_rules_are_rejected),
-        cmocka_unit_test(needed_time_is_sum_of_step_checkpoint_and_margin),
+        cmocka_unit_test(needed_time_adds_up_step_and_checkpoint_and_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
         cmocka_unit_test(guard_action_follows_headroom_and_triggers),
         cmocka_unit_test(guard_reason_contains_headroom_and_needed_time),
@@ -1196,26 +1196,26 @@ int main(void)
         cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(job_on_a_full_gpu_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),
-        cmocka_unit_test(gpu_limit_triggers_sigterm_and_after_grace_time_sigkill),
+        cmocka_unit_test(gpu_limit_triggers_sigterm_then_sigkill_after_grace_time),
         cmocka_unit_test(growth_near_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(host_memory_reserve_does_not_apply_to_gpus),
         cmocka_unit_test(pause_in_growth_during_a_checkpoint_does_not_calm_the_guard),
         cmocka_unit_test(memory_pressure_stops_a_job_only_at_low_headroom),
-        cmocka_unit_test(memory_pressure_of_30_s_does_not_stop_the_job),
+        cmocka_unit_test(memory_pressure_that_ends_after_30_s_does_not_stop_the_job),
         cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_taken_as_growth),
         cmocka_unit_test(low_headroom_trigger_ends_10_s_after_headroom_recovers),
-        cmocka_unit_test(low_headroom_trigger_is_paused_after_it_has_ended),
+        cmocka_unit_test(low_headroom_trigger_is_ignored_for_a_while_after_it_ended),
         cmocka_unit_test(repeated_memory_peaks_cause_at_most_20_requests_per_hour),
         cmocka_unit_test(guard_is_calm_again_after_the_job_is_restarted),
         cmocka_unit_test(ladder_takes_no_action_after_the_reflex_killed_the_job),
-        cmocka_unit_test(guard_with_no_kill_option_sends_sigterm_but_not_sigkill),
+        cmocka_unit_test(guard_sends_sigterm_but_no_sigkill_with_option_no_kill),
         cmocka_unit_test(job_leaking_50_mb_per_s_writes_its_checkpoint_in_time),
         cmocka_unit_test(checkpoint_is_requested_earlier_if_it_needs_memory),
         cmocka_unit_test(job_leaking_1_gib_per_s_is_stopped_before_the_limit),
         cmocka_unit_test(guard_does_not_stop_a_job_that_loads_a_model),
         cmocka_unit_test(fast_growth_is_ignored_below_half_of_the_limit),
         cmocka_unit_test(growth_rate_follows_within_seconds_when_growth_slows_down),
-        cmocka_unit_test(memory_spikes_every_1_to_6_s_to_90_percent_are_ignored),
+        cmocka_unit_test(memory_spikes_to_90_percent_every_1_to_6_s_are_ignored),
         cmocka_unit_test(memory_spikes_more_frequent_than_readings_never_stop_a_job),
         cmocka_unit_test(leaking_job_without_checkpoint_method_causes_two_warnings),
         cmocka_unit_test(memory_sawtooth_with_period_of_7_to_60_s_never_stops_a_job),

@@ -108,7 +108,8 @@ static bool exists(const char *name)
     return faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Runs FN in a process of the job, reports completion, and waits for its release. */
+/* A process that runs FN, reports that FN has returned, and then waits until the test releases
+ * it. */
 struct kid {
     pid_t pid;
     int from_kid, to_kid;

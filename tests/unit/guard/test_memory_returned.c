@@ -67,7 +67,7 @@ static void figure_is(const struct outcome_returned *f, uint64_t before, uint64_
     assert_int_equal(f->after_bytes, after * MiB);
 }
 
-static void host_memory_is_recorded_before_during_and_after_the_job(void **state)
+static void host_memory_is_recorded_before_and_during_and_after_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -202,7 +202,7 @@ static void first_gpu_reading_is_taken_as_memory_before_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_memory_is_recorded_before_during_and_after_the_job),
+        cmocka_unit_test(host_memory_is_recorded_before_and_during_and_after_job),
         cmocka_unit_test(returned_memory_is_zero_if_usage_is_higher_after_the_job),
         cmocka_unit_test(returned_memory_is_unknown_without_proc_meminfo),
         cmocka_unit_test(returned_memory_is_measured_once_memory_use_is_steady),

@@ -420,7 +420,7 @@ static void reflex_samples_more_often_near_the_alarm_threshold(void **state)
     close(fd);
 }
 
-static void reflex_reads_host_memory_in_use_from_meminfo(void **state)
+static void reflex_computes_used_host_memory_from_meminfo(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("MemTotal:       10000000 kB\nMemFree:          100000 kB\n"
@@ -433,7 +433,8 @@ static void reflex_reads_host_memory_in_use_from_meminfo(void **state)
     close(fd);
 }
 
-/* Touches MIB of anonymous memory, or of FD, for each byte received, and answers. */
+/* A child process. For each byte that it receives, it touches more memory, anonymous or of a file,
+ * and then answers. */
 struct grower {
     pid_t pid;
     int to, from;
@@ -606,7 +607,7 @@ static void reflex_growth_rate_is_zero_while_memory_shrinks(void **state)
     set_gb(fd, 0, 2);
     while (reading_of(r, 0).pace_bytes_per_s <= 0 && clock_mono_ns() < until)
         usleep(1000);
-    /* Usage grew by 1 GB within half a second or more. */
+    /* The rate is averaged over at least half a second, in which usage grew by 1 GB. */
     assert_true(reading_of(r, 0).pace_bytes_per_s > 0);
     assert_true(reading_of(r, 0).pace_bytes_per_s <= 2e9);
     set_gb(fd, 0, 1);
@@ -916,7 +917,7 @@ int main(void)
         cmocka_unit_test(reflex_repeats_its_alarm_only_after_headroom_has_recovered),
         cmocka_unit_test(reflex_keeps_its_last_reading_when_thresholds_change),
         cmocka_unit_test(reflex_samples_more_often_near_the_alarm_threshold),
-        cmocka_unit_test(reflex_reads_host_memory_in_use_from_meminfo),
+        cmocka_unit_test(reflex_computes_used_host_memory_from_meminfo),
         cmocka_unit_test(reflex_kills_a_process_that_grows_past_the_tree_limit),
         cmocka_unit_test(reflex_subtracts_shared_memory_from_the_sum_of_rss),
         cmocka_unit_test(reflex_counts_only_anonymous_growth_of_unsampled_process),

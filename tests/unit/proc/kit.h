@@ -39,8 +39,8 @@ int as_nobody(strange_fn *fn, void *arg);
 int in_child(strange_fn *fn, void *arg);
 /* Returns false in a user namespace that has only one user; the test must then be skipped. */
 bool can_be_nobody(void);
-/* Returns true if there is a process of another user: a child if this process is root, otherwise
- * init. */
+/* Returns true if the tests can use a process of another user: a child if this process is root,
+ * otherwise init. */
 bool has_strangers(void);
 
 /* A folder with files like those of /proc. */

@@ -82,7 +82,7 @@ static void gpu_snapshots_are_delivered_in_order(void **state)
                (void)0); /* The thread closes the driver, because the driver does not hang. */
 }
 
-static void long_gpu_sampling_period_does_not_delay_gpu_free(void **state)
+static void gpu_thread_stops_at_once_even_with_a_long_sampling_period(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -130,7 +130,7 @@ static void absent_gpu_driver_is_reported_at_once(void **state)
     assert_null(g);
 }
 
-static void gpu_driver_that_fails_to_open_reports_the_error(void **state)
+static void error_of_a_gpu_driver_that_cannot_be_opened_is_returned(void **state)
 {
     (void)state;
     static const struct gpu_vendor broken = {"broken", NULL, fails_to_open, must_not_read,
@@ -253,9 +253,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpu_snapshots_are_delivered_in_order),
-        cmocka_unit_test(long_gpu_sampling_period_does_not_delay_gpu_free),
+        cmocka_unit_test(gpu_thread_stops_at_once_even_with_a_long_sampling_period),
         cmocka_unit_test(absent_gpu_driver_is_reported_at_once),
-        cmocka_unit_test(gpu_driver_that_fails_to_open_reports_the_error),
+        cmocka_unit_test(error_of_a_gpu_driver_that_cannot_be_opened_is_returned),
         cmocka_unit_test(failed_gpu_read_is_retried_in_the_next_period),
         cmocka_unit_test(hanging_gpu_driver_does_not_block_the_caller),
         cmocka_unit_test(nvml_readings_are_plausible_if_nvidia_hardware_is_present),

@@ -111,7 +111,7 @@ static void hybrid_machine_uses_the_v1_memory_limit(void **state)
     expect("hybrid", LIMIT_CGROUP_V1, "/a/b", 2 * GiB, GiB);
 }
 
-static void limit_of_the_parent_cgroup_applies_to_a_cgroup_without_one(void **state)
+static void cgroup_without_a_limit_has_the_limit_of_its_parent(void **state)
 {
     (void)state;
     expect("nested", LIMIT_CGROUP_V2, "/top/mid", 6 * GiB, 4 * GiB);
@@ -136,7 +136,7 @@ static void cgroup_path_is_resolved_relative_to_the_mount_root(void **state)
     expect("bind", LIMIT_CGROUP_V1, "/job", GiB, GiB / 2);
 }
 
-static void memory_high_below_memory_max_is_the_effective_soft_limit(void **state)
+static void memory_high_below_memory_max_is_effective_as_a_soft_limit(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("high");
@@ -168,14 +168,14 @@ static void cgroup_limit_with_unreadable_usage_is_effective(void **state)
     assert_int_equal(l.headroom_bytes, GiB);
 }
 
-static void address_space_and_data_rlimits_are_memory_limits(void **state)
+static void rlimits_of_address_space_and_data_are_memory_limits(void **state)
 {
     (void)state;
     expect("rlimit", LIMIT_RLIMIT_AS, "RLIMIT_AS", 2 * GiB, GiB + GiB / 2);
     expect("rlimit-data", LIMIT_RLIMIT_DATA, "RLIMIT_DATA", GiB + GiB / 2, GiB);
 }
 
-static void machine_tick_reads_meminfo_pressure_and_limit(void **state)
+static void machine_tick_reads_meminfo_and_pressure_and_limit(void **state)
 {
     (void)state;
     struct proc_root root = recorded("v1");
@@ -408,16 +408,16 @@ int main(void)
         cmocka_unit_test(memory_in_use_excludes_reclaimable_memory),
         cmocka_unit_test(huge_page_estimate_is_skipped_if_memory_stat_lacks_a_key),
         cmocka_unit_test(hybrid_machine_uses_the_v1_memory_limit),
-        cmocka_unit_test(limit_of_the_parent_cgroup_applies_to_a_cgroup_without_one),
+        cmocka_unit_test(cgroup_without_a_limit_has_the_limit_of_its_parent),
         cmocka_unit_test(cgroup_with_the_least_headroom_has_the_effective_limit),
         cmocka_unit_test(mounted_cgroup_is_used_if_the_cgroup_path_does_not_exist),
         cmocka_unit_test(cgroup_path_is_resolved_relative_to_the_mount_root),
-        cmocka_unit_test(memory_high_below_memory_max_is_the_effective_soft_limit),
+        cmocka_unit_test(memory_high_below_memory_max_is_effective_as_a_soft_limit),
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
         cmocka_unit_test(cgroup_limit_files_with_invalid_content_are_ignored),
         cmocka_unit_test(cgroup_limit_with_unreadable_usage_is_effective),
-        cmocka_unit_test(address_space_and_data_rlimits_are_memory_limits),
-        cmocka_unit_test(machine_tick_reads_meminfo_pressure_and_limit),
+        cmocka_unit_test(rlimits_of_address_space_and_data_are_memory_limits),
+        cmocka_unit_test(machine_tick_reads_meminfo_and_pressure_and_limit),
         cmocka_unit_test(machine_tick_reads_the_usage_of_an_effective_rlimit),
         cmocka_unit_test(machine_sample_is_unknown_if_proc_files_are_missing),
         cmocka_unit_test(limit_follows_a_job_that_is_moved_to_another_cgroup),

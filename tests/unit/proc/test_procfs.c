@@ -41,7 +41,7 @@ static void expect_stat(const char *line, size_t len, const char *comm, size_t c
     assert_memory_equal(st.comm, comm, comm_len);
 }
 
-static void stat_parser_reads_parent_state_and_start_time(void **state)
+static void stat_parser_reads_state_and_parent_and_start_time(void **state)
 {
     (void)state;
     expect_stat(TEXT("123 (python3)" STAT_TAIL), TEXT("python3"));
@@ -385,7 +385,7 @@ static void proc_parsers_accept_files_of_the_running_kernel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stat_parser_reads_parent_state_and_start_time),
+        cmocka_unit_test(stat_parser_reads_state_and_parent_and_start_time),
         cmocka_unit_test(stat_parser_accepts_parens_in_name),
         cmocka_unit_test(stat_parser_truncates_an_overlong_name),
         cmocka_unit_test(stat_parser_rejects_truncated_line_and_keeps_output),

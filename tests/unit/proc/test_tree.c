@@ -513,7 +513,7 @@ static void reused_pid_is_detected_even_if_no_fds_are_kept_open(void **state)
 }
 
 /* Simulates a process that holds its memory lock, so that reading its command line blocks. */
-static void blocked_command_line_read_does_not_block_the_tree_walk(void **state)
+static void process_tree_walk_does_not_wait_for_a_command_line(void **state)
 {
     (void)state;
     struct mock m;
@@ -775,7 +775,7 @@ static void process_tree_handles_hostile_process_names(void **state)
     proc_root_close(&root);
 }
 
-static void process_tree_is_built_from_ppid_without_children_files(void **state)
+static void process_tree_uses_ppid_if_there_are_no_children_files(void **state)
 {
     (void)state;
     struct mock m;
@@ -994,7 +994,7 @@ static void process_tree_rejects_a_kernel_thread(void **state)
 
 /* ---- readings ---- */
 
-static void memory_from_statm_status_and_smaps_rollup_agrees(void **state)
+static void statm_and_status_and_smaps_rollup_agree_on_memory(void **state)
 {
     (void)state;
     struct watch w;
@@ -1062,7 +1062,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void tree_bounds_without_unique_memory_are_largest_and_total_rss(void **state)
+static void tree_memory_is_between_largest_and_total_rss_if_unmeasured(void **state)
 {
     (void)state;
     struct figures f;
@@ -1096,7 +1096,7 @@ static void unique_memory_raises_the_lower_bound_of_tree_memory(void **state)
     figures_end(&f);
 }
 
-static void lower_bound_of_tree_memory_is_also_known_without_file_pages(void **state)
+static void tree_memory_bounds_are_also_computed_without_file_pages(void **state)
 {
     (void)state;
     struct figures f;
@@ -1208,7 +1208,7 @@ int main(void)
         cmocka_unit_test(exec_is_detected_by_name_if_the_stack_address_is_unreadable),
         cmocka_unit_test(orphan_stays_in_the_process_tree_with_a_new_parent),
         cmocka_unit_test(daemon_is_found_as_a_new_child_of_the_subreaper),
-        cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree_walk),
+        cmocka_unit_test(process_tree_walk_does_not_wait_for_a_command_line),
         cmocka_unit_test(reused_pid_is_reported_as_one_death_and_one_birth),
         cmocka_unit_test(reused_pid_is_detected_even_if_no_fds_are_kept_open),
         cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
@@ -1217,7 +1217,7 @@ int main(void)
         cmocka_unit_test(process_readings_become_stale_if_no_fd_is_free),
         cmocka_unit_test(raising_the_open_file_limit_returns_the_previous_limit),
         cmocka_unit_test(process_tree_handles_hostile_process_names),
-        cmocka_unit_test(process_tree_is_built_from_ppid_without_children_files),
+        cmocka_unit_test(process_tree_uses_ppid_if_there_are_no_children_files),
         cmocka_unit_test(whole_machine_tree_contains_every_process_with_memory),
         cmocka_unit_test(cyclic_parents_do_not_cause_an_endless_loop),
         cmocka_unit_test(role_becomes_main_when_a_training_library_is_mapped),
@@ -1225,10 +1225,10 @@ int main(void)
         cmocka_unit_test(error_for_a_process_of_another_user_contains_pid_and_user),
         cmocka_unit_test(process_tree_error_for_a_thread_id_names_its_process),
         cmocka_unit_test(process_tree_rejects_a_kernel_thread),
-        cmocka_unit_test(memory_from_statm_status_and_smaps_rollup_agrees),
-        cmocka_unit_test(tree_bounds_without_unique_memory_are_largest_and_total_rss),
+        cmocka_unit_test(statm_and_status_and_smaps_rollup_agree_on_memory),
+        cmocka_unit_test(tree_memory_is_between_largest_and_total_rss_if_unmeasured),
         cmocka_unit_test(unique_memory_raises_the_lower_bound_of_tree_memory),
-        cmocka_unit_test(lower_bound_of_tree_memory_is_also_known_without_file_pages),
+        cmocka_unit_test(tree_memory_bounds_are_also_computed_without_file_pages),
         cmocka_unit_test(bounds_of_tree_memory_are_equal_if_nothing_is_shared),
         cmocka_unit_test(upper_bound_of_tree_memory_is_capped_at_machine_memory),
         cmocka_unit_test(outdated_unique_memory_is_capped_at_resident_memory),

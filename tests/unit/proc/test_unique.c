@@ -119,8 +119,9 @@ static char *map_private(size_t bytes)
     return map_bytes(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* Returns how far UNIQUE is outside the range of smaps' values before and after the count. The true
- * value changes during the count, because a write can turn a shared page into a copy. */
+/* Returns how far UNIQUE is outside the range between the values that smaps had before and after
+ * the count. The true value changes during the count, because a write can turn a shared page into a
+ * copy. */
 static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 {
     uint64_t low = before < after ? before : after, high = before < after ? after : before;
@@ -440,7 +441,7 @@ static void fork_and_grow(void *arg)
     kid_start(hold_8_mib_more, NULL);
 }
 
-static void unmeasured_fork_is_estimated_by_its_growth_since_the_fork(void **state)
+static void memory_of_unmeasured_child_is_estimated_by_its_growth(void **state)
 {
     (void)state;
     struct count c;
@@ -459,7 +460,7 @@ static void unmeasured_fork_is_estimated_by_its_growth_since_the_fork(void **sta
     count_end(&c);
 }
 
-static void unmeasured_fork_estimate_includes_pages_copied_on_write(void **state)
+static void estimate_for_unmeasured_child_includes_copied_pages(void **state)
 {
     (void)state;
     struct count c;
@@ -489,7 +490,7 @@ static void fork_when_told(void *arg)
     signal(SIGUSR1, fork_once);
 }
 
-static void fork_after_a_unique_count_does_not_double_tree_memory(void **state)
+static void child_forked_after_a_unique_count_is_not_counted_twice(void **state)
 {
     (void)state;
     struct count c;
@@ -512,7 +513,7 @@ static void fork_after_a_unique_count_does_not_double_tree_memory(void **state)
 
 /* A count takes several slices. A process is forked between the first and the last slice, so that
  * pages counted in the first slice become shared. */
-static void fork_during_a_unique_count_does_not_double_tree_memory(void **state)
+static void child_forked_during_a_unique_count_is_not_counted_twice(void **state)
 {
     (void)state;
     struct count c;
@@ -556,7 +557,7 @@ static void wait_for_state(pid_t pid, char wanted)
 
 /* On a busy machine an exit takes some time, during which the process has no readable memory but is
  * not dead. */
-static void exiting_unmeasured_fork_does_not_double_tree_memory(void **state)
+static void forked_child_that_exits_unmeasured_is_not_counted_twice(void **state)
 {
     (void)state;
     struct count c;
@@ -622,7 +623,7 @@ static void untouched_reservation_of_1_tib_is_skipped_by_unique_count(void **sta
     count_end(&c);
 }
 
-static void unique_count_gives_up_at_a_huge_hole_without_pagemap_scan(void **state)
+static void unique_count_without_pagemap_scan_gives_up_at_a_huge_hole(void **state)
 {
     (void)state;
     struct count c;
@@ -641,7 +642,7 @@ static void unique_count_gives_up_at_a_huge_hole_without_pagemap_scan(void **sta
 }
 
 /* Under AddressSanitizer every process has a shadow mapping of terabytes, most of it untouched. */
-static void unique_count_equals_smaps_without_pagemap_scan(void **state)
+static void unique_count_without_pagemap_scan_equals_smaps(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -814,7 +815,7 @@ static void exec_when_told(void *arg)
     _exit(1);
 }
 
-static void unique_memory_is_unknown_after_exec_and_counted_again(void **state)
+static void unique_memory_is_unknown_after_exec_until_counted_again(void **state)
 {
     (void)state;
     struct count c;
@@ -1006,14 +1007,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
         cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
-        cmocka_unit_test(unmeasured_fork_is_estimated_by_its_growth_since_the_fork),
-        cmocka_unit_test(unmeasured_fork_estimate_includes_pages_copied_on_write),
-        cmocka_unit_test(fork_after_a_unique_count_does_not_double_tree_memory),
-        cmocka_unit_test(fork_during_a_unique_count_does_not_double_tree_memory),
-        cmocka_unit_test(exiting_unmeasured_fork_does_not_double_tree_memory),
+        cmocka_unit_test(memory_of_unmeasured_child_is_estimated_by_its_growth),
+        cmocka_unit_test(estimate_for_unmeasured_child_includes_copied_pages),
+        cmocka_unit_test(child_forked_after_a_unique_count_is_not_counted_twice),
+        cmocka_unit_test(child_forked_during_a_unique_count_is_not_counted_twice),
+        cmocka_unit_test(forked_child_that_exits_unmeasured_is_not_counted_twice),
         cmocka_unit_test(untouched_reservation_of_1_tib_is_skipped_by_unique_count),
-        cmocka_unit_test(unique_count_gives_up_at_a_huge_hole_without_pagemap_scan),
-        cmocka_unit_test(unique_count_equals_smaps_without_pagemap_scan),
+        cmocka_unit_test(unique_count_without_pagemap_scan_gives_up_at_a_huge_hole),
+        cmocka_unit_test(unique_count_without_pagemap_scan_equals_smaps),
         cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_rss_changed_is_counted_sooner),
@@ -1021,7 +1022,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(slow_unique_count_is_stale_until_it_is_complete),
         cmocka_unit_test(unique_count_of_a_process_that_exits_is_given_up),
         cmocka_unit_test(unique_count_is_given_up_if_the_tree_frees_the_process),
-        cmocka_unit_test(unique_memory_is_unknown_after_exec_and_counted_again),
+        cmocka_unit_test(unique_memory_is_unknown_after_exec_until_counted_again),
         cmocka_unit_test(unique_memory_of_an_unreadable_process_is_stale),
         cmocka_unit_test(hurried_unique_count_measures_a_new_process_at_once),
         cmocka_unit_test(hurried_unique_count_does_not_measure_a_vfork_child_at_once),

@@ -99,7 +99,7 @@ static void client_channel_rejects_an_oversized_frame(void **state)
     assert_int_equal(channel_next(&two->b, &type, &data, &len), -EBADMSG);
 }
 
-static void closed_client_channel_returns_epipe_and_no_sigpipe(void **state)
+static void client_channel_returns_epipe_if_the_other_end_is_closed(void **state)
 {
     struct two *two = *state;
     channel_fini(&two->b);
@@ -117,8 +117,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(client_channel_rejects_an_oversized_frame, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(closed_client_channel_returns_epipe_and_no_sigpipe, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(client_channel_returns_epipe_if_the_other_end_is_closed,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ static void supervisors_of_two_launchers_have_different_addresses(void **state)
     assert_memory_equal(&at_a, &at_b, len);
 }
 
-static void job_folder_name_contains_no_slashes_of_the_job_id(void **state)
+static void slash_in_slurm_job_id_does_not_appear_in_job_folder_name(void **state)
 {
     static const char *const v[] = {"SLURM_JOB_ID=../../etc", "SLURM_STEP_ID=0",
                                     "SLURM_PROCID=0",         "SLURM_NODEID=0",
@@ -160,7 +160,7 @@ int main(void)
         cmocka_unit_test(torchrun_under_srun_takes_nodes_from_slurm),
         cmocka_unit_test(process_with_invalid_slurm_variables_is_not_a_rank),
         cmocka_unit_test(supervisors_of_two_launchers_have_different_addresses),
-        cmocka_unit_test(job_folder_name_contains_no_slashes_of_the_job_id),
+        cmocka_unit_test(slash_in_slurm_job_id_does_not_appear_in_job_folder_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
