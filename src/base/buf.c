@@ -225,8 +225,8 @@ const char *cur_blob(struct cur *c, size_t *ret_len)
     return data;
 }
 
-/* crc_table[k][b] is the CRC contribution of byte b when k more bytes of its group of eight follow
- * it. */
+/* Eight bytes are processed at a time. crc_table[k][b] is the CRC contribution of byte b if k more
+ * of the eight bytes follow it. */
 static uint32_t crc_table[8][256];
 
 /* The table is filled by a constructor, because filling it at first use would be a data race. */

@@ -19,8 +19,8 @@ enum codec_type {
     CODEC_STRING, /* char *, owned by the struct; NULL is written as null */
     /* a nested struct; if it has no key, its members are added to the outer object */
     CODEC_STRUCT,
-    CODEC_LIST,    /* pointer to an owned array of structs, with its length in another member */
-    CODEC_STRINGS, /* pointer to an owned array of strings, with its length in another member */
+    CODEC_LIST,    /* pointer to an owned array of structs; another member contains the length */
+    CODEC_STRINGS, /* pointer to an owned array of strings; another member contains the length */
 };
 
 /* How an absent member is written. A member is absent if its has_… flag is false or its pointer is

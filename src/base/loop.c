@@ -24,7 +24,7 @@ struct loop_source {
     enum source_kind kind;
     /* removed while events were being dispatched; freed after the batch */
     bool is_dead;
-    int fd; /* either the caller's fd, or the timerfd or signalfd that the source owns */
+    int fd; /* the caller's fd, or a timerfd or signalfd that the source owns */
     uint32_t wanted;
     union {
         loop_fd_fn *on_fd;

@@ -19,8 +19,8 @@ int loop_new(struct loop **ret);
 void loop_free(struct loop *loop);
 
 /* Calls FN when FD is ready. The loop never closes FD: the caller removes the source first, then
- * closes FD. Returns -EPERM if FD is a regular file. RET may be NULL if the source is never removed
- * before the loop ends. */
+ * closes FD. Returns -EPERM if FD is a regular file. RET may be NULL if the caller does not need to
+ * remove the source before the loop is freed. */
 int loop_add_fd(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn *fn, void *user,
                 struct loop_source **ret);
 int loop_change_fd(struct loop_source *source, uint32_t epoll_events);

@@ -20,7 +20,7 @@ enum {
 
 enum block_type {
     BLOCK_HEADER = 1, /* JSON object that describes the recording */
-    /* some records of block SEQ, starting at byte offset PART of all its records */
+    /* some of the records of block SEQ; PART is the byte offset of the first one */
     BLOCK_RAW = 2,
     /* all records of block SEQ as compressed columns, which replace the RAW blocks of SEQ */
     BLOCK_SEALED = 3,
@@ -46,8 +46,8 @@ void block_add(struct buf *out, const struct block_head *head, const void *paylo
 int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret);
 /* The CRC of the header alone. The caller continues it over the payload. */
 uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES]);
-/* Returns the first offset in the LEN bytes where a block header may begin, which may be so near
- * the end that the header is incomplete. Returns LEN if there is none. */
+/* Returns the first offset in the LEN bytes where a block header may begin, or LEN if there is
+ * none. A header near the end of the bytes may be incomplete. */
 size_t block_find(const uint8_t *bytes, size_t len);
 /* Describes the kind of file that begins with BYTES: "gzip data", "a program", "an ebb recording".
  * Returns NULL for text and unknown kinds. */
@@ -55,8 +55,8 @@ const char *block_guess_kind(const uint8_t *bytes, size_t len);
 
 /* ---- payloads: each is one zstd frame whose header states the size of its content ---- */
 
-/* zstd's compression level, and log2 of the sizes of its window and tables, which determine how
- * much memory it uses. */
+/* zstd's compression level, and log2 of the sizes of its window and tables. These sizes determine
+ * how much memory zstd uses. */
 struct pack_effort {
     int level, window_log, table_log;
 };

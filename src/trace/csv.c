@@ -105,12 +105,12 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
     }
     return err_set(
         err, -EBADMSG,
-        "%s has no column rss_bytes, rss_mb, rss or pss; name one with --column; it has: "
+        "%s has no column rss_bytes, rss_mb, rss or pss; choose a column with --column; it has: "
         "%s",
         t->name, list_columns(t, list));
 }
 
-/* Finds a column. It may be missing unless the user chose it by name. */
+/* Finds a column. A column that the user chose by name must exist; any other may be missing. */
 static int find_optional(const struct csv_table *t, const char *name, const char *fallback,
                          const char *option, int *ret, struct err *err)
 {
@@ -145,8 +145,8 @@ static int find_columns(const struct csv_table *t, const struct csv_options *o, 
         return r;
     if (c->t == NO_COLUMN && c->step == NO_COLUMN)
         return err_set(err, -EBADMSG,
-                       "%s has neither a column t nor a column step; name one with --time-column "
-                       "or --step-column; it has: %s",
+                       "%s has neither a column t nor a column step; choose a column with "
+                       "--time-column or --step-column; it has: %s",
                        t->name, list_columns(t, list));
     c->epoch = find_column(t, "epoch");
     c->phase = find_column(t, "phase");

@@ -18,7 +18,8 @@ struct csv_options {
     const char *step_column; /* name of the step column (default: "step" if it exists) */
     /* name of the column whose values group the rows (default: "pid" if it exists) */
     const char *group;
-    /* unit of the values (default: the suffix of the column name, _bytes, _kb, _mib…, or else B) */
+    /* unit of the values (default: the one in the name's suffix, _bytes, _kb, _mib…; B without
+     * suffix) */
     const char *unit;
     const char *marks_path; /* path of a JSON lines file with marks, or NULL */
     bool has_until;
@@ -26,7 +27,7 @@ struct csv_options {
 };
 
 /* Names of the units, for help texts and errors. K, M, G and T are powers of 1024, with or without
- * the "i", because the kernel's kB and the MB of nearly every monitoring script are too. */
+ * the "i": the kernel's kB is 1024 bytes, and nearly every monitoring script's MB is 1024 kB. */
 #define CSV_UNITS "B, kB, MB, GB, TB (powers of 1024; KiB, MiB, GiB, TiB are the same)"
 
 /* One row. Rows arrive in file order; has_t is false if the table has no time column. */

@@ -139,7 +139,7 @@ static int make_text(const struct lines *l, json_t *object, struct buf *out, str
     json_t *v;
     int r;
     if (!json_is_string(kind) || json_string_length(kind) == 0)
-        return bad(l, err, "a mark requires a \"kind\": \"step\", \"eval\", …");
+        return bad(l, err, "a mark requires a \"kind\", such as \"step\" or \"eval\"");
     r = add_pair(l, out, "kind", kind, err);
     json_object_foreach(object, key, v)
     {

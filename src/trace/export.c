@@ -1,5 +1,5 @@
-/* Exports a recording as CSV, one row per process and tick, and contains the number formatting and
- * buffered writing that the JSONL export shares. */
+/* Exports a recording as CSV, one row per process and tick. Also contains the functions of
+ * export_text.h, which the JSONL export uses too. */
 #include "trace/export.h"
 
 #include <errno.h>

@@ -160,8 +160,8 @@ static bool parse_name(const char *name, uint64_t *ret)
     return strcmp(name, again) == 0;
 }
 
-/* The offsets of the pieces that a search for OFFSET needs: of the last piece that begins at or
- * before OFFSET, of the first that begins after OFFSET, and of the newest. */
+/* The start offsets of three pieces that a search for OFFSET needs: the last piece that begins at
+ * or before OFFSET, the first piece that begins after OFFSET, and the newest piece. */
 struct found {
     bool has_at, has_behind, has_any;
     uint64_t at, behind, newest;

@@ -38,9 +38,9 @@ struct logs_piece {
     uint64_t start; /* offset of the piece's first byte in the log */
     uint64_t bytes; /* current size of the piece */
 };
-/* Finds the piece that contains OFFSET, or if that piece was removed, the next one. Returns 0,
- * -ENODATA if the log ends at or before OFFSET, or -errno. Sets *RET_END (may be NULL) to the end
- * of the log, also for -ENODATA. */
+/* Finds the piece that contains OFFSET. If that piece was removed, finds the oldest piece after it.
+ * Returns 0, -ENODATA if the log ends at or before OFFSET, or -errno. Sets *RET_END (may be NULL)
+ * to the end of the log, also for -ENODATA. */
 int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_end);
 uint64_t logs_end(int dirfd); /* offset of the end of the log; 0 if it is empty */
 /* Reads up to SIZE bytes from OFFSET, all from one piece. Sets *RET_AT to the offset of the first

@@ -41,7 +41,7 @@ struct trace_reader {
     uint64_t skip;
     uint32_t raw_at;   /* in raw parts: byte offset of the next part in this block's records */
     size_t raw_next;   /* index in `order` of the next raw part to try */
-    bool sealed_tried; /* opening a sealed form of this block was tried */
+    bool sealed_tried; /* the reader has already tried to open a sealed form of this block */
     bool broken;       /* nothing more can be read from this block */
     uint64_t lost_blocks;
     struct sealed *sealed; /* NULL while reading raw parts */

@@ -74,7 +74,8 @@ uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {
-    /* number of damaged bytes skipped; after a crash they may have contained no record */
+    /* number of damaged bytes skipped; after a crash, some of these bytes may never have held a
+     * record */
     uint64_t bad_bytes;
     uint64_t cut_bytes;      /* size of an incomplete block at the end of the file */
     uint64_t unknown_blocks; /* number of blocks whose type this version of ebb does not know */

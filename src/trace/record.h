@@ -10,7 +10,7 @@
 
 /* Record types. The numbers are part of the file format. */
 enum record_type {
-    RECORD_BEGIN = 1, /* the first record of every block, which lists all living entities */
+    RECORD_BEGIN = 1, /* the first record of every block; lists all live entities */
     /* a process event: event kind, slot and, except for an exit, the process */
     RECORD_PROCESS = 2,
     RECORD_ENTITY = 3, /* kind, id and name of an entity */

@@ -46,8 +46,8 @@ static struct replay_entity *entity_find(const struct replay *r, uint32_t kind, 
     return numbers_get(&r->map, replay_key(kind, id), &i) ? r->entities[i] : NULL;
 }
 
-/* Finds or adds an entity. Returns 0, -ENOMEM, or -EBADMSG if a valid recording cannot have so many
- * entities. */
+/* Finds or adds an entity. Returns 0, -ENOMEM, or -EBADMSG if there are more entities than a valid
+ * recording can contain. */
 static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct replay_entity **ret)
 {
     struct replay_entity *e = entity_find(r, kind, id);

@@ -27,8 +27,7 @@ static int fail(struct err *err, int r, const char *path)
     case -EEXIST:
         return err_set(err, r, "run folder %s already exists; choose another or remove it", path);
     case -ENOTDIR:
-        return err_set(err, r, "run folder %s cannot be created: a component of its path is a file",
-                       path);
+        return err_set(err, r, "run folder %s cannot be created: part of its path is a file", path);
     default:
         return err_set(err, r, "run folder %s cannot be created: %s", path, strerror(-r));
     }
@@ -168,7 +167,7 @@ void rundir_point_latest(const struct rundir *node, const char *job)
 /* ---- the owner's signature ---- */
 
 /* The id is stored as the target of a symbolic link. Unlike a file, a link is created atomically
- * and reaches the disk together with its folder, so no start of a job has to wait for a sync. */
+ * and reaches the disk together with its folder, so a job can start without waiting for a sync. */
 static const char id_name[] = ".folder-id";
 
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
@@ -184,8 +183,8 @@ int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
     return r;
 }
 
-/* Checks the signature of the folder. Returns 1 if it is FOLDER_ID (or missing, if FOLDER_ID is
- * ""), 0 if not, or -errno. */
+/* Returns 1 if the folder's signature is FOLDER_ID, or if FOLDER_ID is "" and there is no
+ * signature. Otherwise returns 0, or -errno. */
 static int is_signed_with(int dir, const char *folder_id)
 {
     char target[RUNDIR_ID_MAX + 1];

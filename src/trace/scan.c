@@ -80,8 +80,7 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
         return 0;
     at += BLOCK_HEAD_BYTES;
-    /* work_left limits the total size of the payloads that have to be checked because of forged
-     * headers */
+    /* forged headers cause payloads to be checked in vain; work_left limits their total size */
     if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
         return 0;
     sc->work_left -= head.stored_len;

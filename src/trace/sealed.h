@@ -1,5 +1,5 @@
-/* A full block, stored as columns in one zstd frame, which is much smaller than its records. Used
- * only in trace/. */
+/* A full block, stored as columns in one zstd frame. The frame is much smaller than the records.
+ * Used only in trace/. */
 #pragma once
 
 #include <stddef.h>

@@ -102,8 +102,8 @@ static void put_cell(struct packer *p, struct column *c, uint64_t value)
     c->count++;
 }
 
-/* Copies the cells of a tick, and writes by how much its distance from the previous tick changed.
- * Ticks are almost equally spaced, so this change takes few bytes. */
+/* Copies the cells of a tick. Stores the time between ticks as its change from the previous one:
+ * ticks are almost equally spaced, so the change takes few bytes. */
 static void put_tick(struct packer *p, const struct record *r)
 {
     for (size_t i = 0; i < r->count; i++) {

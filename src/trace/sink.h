@@ -8,7 +8,7 @@
 
 struct sink;
 
-/* Creates a sink that takes ownership of FD and closes it at the end, also if this call fails. Data
+/* Creates a sink. It owns FD and closes it at the end; if this call fails, FD is closed too. Data
  * are appended to the file. At most MEMORY_BYTES are queued; further data are refused. Returns 0 or
  * -errno. */
 int sink_new(int fd, size_t memory_bytes, struct sink **ret);
@@ -16,8 +16,8 @@ int sink_new(int fd, size_t memory_bytes, struct sink **ret);
 /* Queues a copy of the LEN bytes, to be appended to the file. If a write fails halfway, the part
  * already written is removed. Returns 0, -ENOBUFS if too much is queued, or -ENOMEM. */
 int sink_append(struct sink *s, const void *data, size_t len);
-/* Like sink_append. In addition, the tail of the file begins with these bytes; sink_replace_tail
- * can replace the tail. */
+/* Like sink_append, but these bytes also begin a new tail of the file, which sink_replace_tail can
+ * replace. */
 int sink_begin_tail(struct sink *s, const void *data, size_t len);
 /* Queues the replacement of the tail by these bytes. The replacement is safe against a crash at any
  * moment: it appends a copy, syncs, writes in place, syncs and truncates. A reader finds the old
@@ -47,7 +47,8 @@ int sink_wait(struct sink *s, uint64_t wait_ns);
 int sink_event_fd(const struct sink *s);
 /* Makes sink_close skip the sync, so that the kernel writes the data back later. */
 void sink_leave_unsynced(struct sink *s);
-/* Requests one event when at most BYTES are queued, which may be immediately. */
+/* Requests one event as soon as at most BYTES are queued. If that is already so, the event comes
+ * immediately. */
 void sink_wake_below(struct sink *s, uint64_t bytes);
 /* Waits up to WAIT_NS until the queue is empty, and frees S. If the disk hangs, the thread is left
  * running. Returns 0, the first error, or -ETIMEDOUT. S may be NULL. */

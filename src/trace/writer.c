@@ -27,14 +27,14 @@
 enum {
     BLOCK_CELLS = 65536,
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
-    /* marks are dropped if more than this waits for the disk, to leave room for samples */
+    /* if more bytes than this wait for the disk, marks are dropped, to leave room for samples */
     BACKLOG_BYTES = 1024 * 1024,
-    /* the record buffer is freed after a block if it is larger than eight times this */
+    /* if the record buffer is larger than eight times this size after a block, it is freed */
     BYTES_KEPT = 64 * 1024,
     QUEUE_BYTES = 2 * 1024 * 1024,
-    MARK_BURST_S = 8, /* maximum burst of marks: the budget of this many seconds */
-    /* the budget is halved whenever the marks written equal its initial rate times this many
-     * seconds */
+    MARK_BURST_S = 8, /* a burst of marks may spend the budget of this many seconds */
+    /* the budget is halved whenever another (initial budget per second) x (this many seconds) bytes
+     * of marks have been written */
     MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S
@@ -52,8 +52,8 @@ static struct entity *entity_find(struct trace_writer *w, enum sample_entity_kin
     return numbers_get(&w->map, entity_key(kind, id), &i) ? &w->entities[i] : NULL;
 }
 
-/* Finds or adds an entity. Returns NULL if out of memory or indices; the entity is then not
- * recorded. */
+/* Finds or adds an entity. Returns NULL if memory or entity indices are exhausted; the entity is
+ * then not recorded. */
 static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
 {
     struct entity *e = entity_find(w, kind, id);

@@ -1,7 +1,7 @@
-/* Writes a recording. It is appended to, reaches the disk within two seconds, and is later sealed
- * into compressed columns. docs/reference/trace-format.md describes the file format. A cell is one
- * reading: (entity, field, tick) → value. Cells are collected in memory in the open block and
- * written as raw parts, the tail of the file, at each flush. A full block is compressed into
+/* Writes a recording. New data are appended, reach the disk within two seconds, and are later
+ * sealed into compressed columns. docs/reference/trace-format.md describes the file format. A cell
+ * is one reading: (entity, field, tick) → value. Cells are collected in memory in the open block
+ * and written as raw parts, the tail of the file, at each flush. A full block is compressed into
  * columns, which replace the tail. All disk work is done in a separate thread, so a slow disk
  * delays only the recording. Data that the disk does not accept in time are counted as lost. */
 #pragma once
@@ -40,9 +40,9 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
                      const struct trace_writer_options *options, struct trace_writer **ret,
                      struct err *err);
 
-/* The functions below never fail or block; errors appear in the status. A T_NS before that of the
- * previous call is replaced by it. For an exit, INFO is not written; a reader returns the last
- * known INFO. */
+/* The functions below never fail or block; errors appear in the status. If T_NS is earlier than in
+ * the previous call, the previous value is used. For an exit, INFO is not written; a reader returns
+ * the last known INFO. */
 void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
                           uint32_t slot, const struct process_info *info);
 /* Returns false if the mark was dropped because of the budget. */
@@ -54,8 +54,7 @@ void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_enti
                          uint32_t id, const char *name);
 
 /* Records one tick: call begin, then trace_writer_sample for each entity, then end. A second sample
- * of the same entity is ignored. Only fields whose `read` bit is set are written, and the stale
- * bits. */
+ * of the same entity is ignored. Writes the stale bits, and the fields whose `read` bit is set. */
 void trace_writer_tick_begin(struct trace_writer *w, uint64_t t_ns);
 void trace_writer_sample(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id,
                          const struct sample *sample);
@@ -66,7 +65,7 @@ void trace_writer_flush(struct trace_writer *w, uint64_t now_ns, bool now);
 
 struct trace_writer_status {
     int first_error; /* the first -errno of a disk operation, or 0 */
-    bool failing;    /* the last write failed */
+    bool failing;    /* the last write failed, or data were lost recently */
     uint64_t bytes_on_disk;
     uint64_t bytes_waiting; /* number of bytes queued for the disk */
     uint64_t blocks_lost;   /* number of blocks that are missing or incomplete on the disk */

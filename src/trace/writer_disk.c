@@ -22,7 +22,7 @@ enum {
 };
 #define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
 
-/* Returns the length of the next part, which consists of whole records; 0 if no record is left. */
+/* Returns the length of the next part, 0 if no record is left. A part consists of whole records. */
 static size_t next_part(const struct trace_writer *w)
 {
     size_t half = w->options.memory_bytes / 2;
@@ -176,7 +176,8 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* After a disk error, only the next flush tries again, not the next record. */
+/* After a disk error, data are passed on again at the next flush, and not already at the next
+ * record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;

@@ -13,8 +13,8 @@
 
 struct sink;
 
-/* Size of a block, excluding the list of entities at its beginning, from which the block accepts no
- * more marks and ends as soon as the disk thread has received all of it. */
+/* A block that exceeds this size accepts no more marks, and ends as soon as the disk thread has
+ * received all of it. The list of entities at the beginning of the block is not counted. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {
@@ -59,7 +59,7 @@ struct trace_writer {
     bool in_tick;
     bool unsynced;        /* data were passed to the disk thread since the last sync */
     uint64_t unsure;      /* number of finished blocks that may not be on the disk yet */
-    uint64_t losses_seen; /* the sink's number of losses up to which losses were handled */
+    uint64_t losses_seen; /* number of losses reported by the sink that were already handled */
     uint64_t marks_lost;  /* number of lost marks for which no note has been written yet */
     /* number of marks dropped because of the budget, for which no note has been written yet */
     uint64_t marks_left_out;
@@ -74,14 +74,14 @@ struct trace_writer {
 
 /* Ends the open block, complete or not. */
 void writer_block_end(struct trace_writer *w);
-/* Counts the open block as lost, once, and signals the loss through the eventfd like a disk
- * error. */
+/* Counts the open block as lost unless it is already counted, and signals the loss through the
+ * eventfd like a disk error. */
 void writer_count_loss(struct trace_writer *w);
 /* Writes a note if marks were lost or dropped. */
 void writer_note_lost_marks(struct trace_writer *w);
 
-/* Passes parts to the disk thread, or ends the open block, if it has grown too large to wait for
- * the next flush. */
+/* Called when the open block may have grown too large to wait for the next flush. If so, passes
+ * parts of it to the disk thread, or ends it. */
 void writer_relieve(struct trace_writer *w);
 /* Handles the write errors of the sink. Returns true if all data passed to the disk thread are on
  * the disk, so that the tail can be replaced safely. */

@@ -115,7 +115,7 @@ static void read_of_a_missing_file_returns_enoent(void **state)
     buf_fini(&b);
 }
 
-static void file_of_maximum_size_is_read_and_larger_file_refused(void **state)
+static void file_of_maximum_size_is_read_and_larger_one_is_refused(void **state)
 {
     struct folder *f = *state;
     make_file("a", "12345");
@@ -309,7 +309,7 @@ int main(void)
         IN_A_FOLDER(read_small_terminates_the_text_with_nul),
         IN_A_FOLDER(read_small_truncates_a_longer_file),
         IN_A_FOLDER(read_of_a_missing_file_returns_enoent),
-        IN_A_FOLDER(file_of_maximum_size_is_read_and_larger_file_refused),
+        IN_A_FOLDER(file_of_maximum_size_is_read_and_larger_one_is_refused),
         cmocka_unit_test(write_larger_than_the_pipe_buffer_arrives_complete),
         cmocka_unit_test(write_to_a_full_nonblocking_pipe_is_an_error),
         IN_A_FOLDER(file_replacement_leaves_no_temporary_file),

@@ -164,7 +164,7 @@ static void hang_up_is_delivered_even_if_not_requested(void **state)
     close(p[1]);
 }
 
-static void adding_an_fd_that_epoll_refuses_returns_the_error(void **state)
+static void loop_add_fd_returns_the_error_if_epoll_refuses_the_fd(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-loop.XXXXXX";
@@ -490,7 +490,7 @@ int main(void)
         WITH_LOOP(loop_iteration_without_events_succeeds),
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
         WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
-        WITH_LOOP(adding_an_fd_that_epoll_refuses_returns_the_error),
+        WITH_LOOP(loop_add_fd_returns_the_error_if_epoll_refuses_the_fd),
         WITH_LOOP(callback_of_a_removed_source_is_not_called),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
         WITH_LOOP(nested_loop_iteration_frees_no_source_of_the_outer_one),

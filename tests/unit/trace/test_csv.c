@@ -111,7 +111,7 @@ static void csv_value_column_is_the_first_column_with_a_known_name(void **state)
     assert_int_equal(r.row[0].value_bytes, 1);
 }
 
-static void csv_column_name_matches_exactly_before_ignoring_case(void **state)
+static void csv_column_name_in_the_same_case_is_preferred(void **state)
 {
     struct rows r;
 
@@ -236,9 +236,10 @@ static void csv_table_with_a_step_column_needs_no_time_column(void **state)
 static void missing_csv_column_error_lists_the_existing_columns(void **state)
 {
     (void)state;
-    assert_refused("t,pid,mem\n", NULL,
-                   "f.csv has no column rss_bytes, rss_mb, rss or pss; name one with --column; it "
-                   "has: t, pid, mem");
+    assert_refused(
+        "t,pid,mem\n", NULL,
+        "f.csv has no column rss_bytes, rss_mb, rss or pss; choose a column with --column; it "
+        "has: t, pid, mem");
     assert_refused("t,rss\n", &(struct csv_options){.column = "uss"},
                    "f.csv has no column \"uss\" (--column); it has: t, rss");
     assert_refused("t,rss\n", &(struct csv_options){.time_column = "time"},
@@ -247,9 +248,10 @@ static void missing_csv_column_error_lists_the_existing_columns(void **state)
                    "f.csv has no column \"iter\" (--step-column); it has: t, rss");
     assert_refused("t,rss\n", &(struct csv_options){.group = "run"},
                    "f.csv has no column \"run\" (--group); it has: t, rss");
-    assert_refused("time,rss\n", NULL,
-                   "f.csv has neither a column t nor a column step; name one with --time-column or "
-                   "--step-column; it has: time, rss");
+    assert_refused(
+        "time,rss\n", NULL,
+        "f.csv has neither a column t nor a column step; choose a column with --time-column or "
+        "--step-column; it has: time, rss");
 }
 
 static void csv_accepts_quotes_crlf_bom_and_blank_lines(void **state)
@@ -280,7 +282,7 @@ static void empty_csv_value_is_skipped(void **state)
     assert_int_equal(r.row[0].value_bytes, 4);
 }
 
-static void header_only_csv_file_is_accepted_and_empty_file_refused(void **state)
+static void csv_file_may_have_no_rows_but_must_have_a_header(void **state)
 {
     struct rows r;
     struct err err;
@@ -468,8 +470,8 @@ static void invalid_mark_line_is_reported_with_its_line_number(void **state)
         {"[1]", "not a JSON object like {\"t\": 12.5, \"kind\": \"step\", \"step\": 3}"},
         {"{\"kind\":\"step\"}", "a mark requires \"t\", its time in seconds"},
         {"{\"t\":\"1\",\"kind\":\"step\"}", "a mark requires \"t\", its time in seconds"},
-        {"{\"t\":1}", "a mark requires a \"kind\": \"step\", \"eval\", …"},
-        {"{\"t\":1,\"kind\":3}", "a mark requires a \"kind\": \"step\", \"eval\", …"},
+        {"{\"t\":1}", "a mark requires a \"kind\", such as \"step\" or \"eval\""},
+        {"{\"t\":1,\"kind\":3}", "a mark requires a \"kind\", such as \"step\" or \"eval\""},
         {"{\"t\":1,\"kind\":\"step\",\"step\":-3}", "invalid value of \"step\": -3"},
         {"{\"t\":1,\"kind\":\"step\",\"step\":\"x\"}", "invalid value of \"step\": \"x\""},
         {"{\"t\":1,\"kind\":\"step\",\"step\":1.5}", "invalid value of \"step\": 1.5"},
@@ -506,7 +508,7 @@ static bool find_trace(const char *name, char out[512])
     return false;
 }
 
-static void csv_tables_recorded_on_an_h200_are_read_with_marks(void **state)
+static void csv_table_and_marks_recorded_on_an_h200_can_be_read(void **state)
 {
     struct rows *r = calloc(1, sizeof(*r));
     struct marks *m = calloc(1, sizeof(*m));
@@ -561,7 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_rows_are_read_in_order),
         cmocka_unit_test(csv_value_column_is_the_first_column_with_a_known_name),
-        cmocka_unit_test(csv_column_name_matches_exactly_before_ignoring_case),
+        cmocka_unit_test(csv_column_name_in_the_same_case_is_preferred),
         cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
         cmocka_unit_test(invalid_csv_value_is_reported_with_its_line_number),
         cmocka_unit_test(error_for_a_huge_csv_value_suggests_checking_the_unit),
@@ -571,7 +573,7 @@ int main(void)
         cmocka_unit_test(missing_csv_column_error_lists_the_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
-        cmocka_unit_test(header_only_csv_file_is_accepted_and_empty_file_refused),
+        cmocka_unit_test(csv_file_may_have_no_rows_but_must_have_a_header),
         cmocka_unit_test(truncated_csv_line_is_skipped_only_at_the_end),
         cmocka_unit_test(malformed_csv_tables_are_refused_with_an_error),
         cmocka_unit_test(unreadable_csv_files_are_refused_with_an_error),
@@ -579,7 +581,7 @@ int main(void)
         cmocka_unit_test(json_lines_are_read_as_marks_in_wire_format),
         cmocka_unit_test(json_lines_that_are_not_marks_are_skipped),
         cmocka_unit_test(invalid_mark_line_is_reported_with_its_line_number),
-        cmocka_unit_test(csv_tables_recorded_on_an_h200_are_read_with_marks),
+        cmocka_unit_test(csv_table_and_marks_recorded_on_an_h200_can_be_read),
         cmocka_unit_test(csv_tables_with_steps_instead_of_times_are_read),
     };
 

@@ -130,7 +130,7 @@ static void check_is_subsequence(const struct lines *written, struct trace_reade
     size_t at = 0;
     while (trace_reader_next(r, &item) > 0) {
         if (item.kind == TRACE_PROCESS || item.kind == TRACE_ENTITY)
-            continue; /* Process starts and exits may be returned again after a lost block. */
+            continue; /* After a lost block, the same start or exit may be returned twice. */
         buf_clear(&b);
         fake_job_render(&item, true, &b);
         while (at < written->count && strcmp(written->line[at], buf_str(&b)) != 0)

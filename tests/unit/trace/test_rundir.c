@@ -93,7 +93,7 @@ static void run_folder_given_by_path_does_not_change_latest(void **state)
     assert_non_null(strstr(err.text, "exists"));
 }
 
-static void file_in_the_path_of_a_run_folder_is_an_error(void **state)
+static void run_folder_whose_path_contains_a_file_is_refused(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -107,7 +107,7 @@ static void file_in_the_path_of_a_run_folder_is_an_error(void **state)
     assert_int_equal(rundir_create("", "x", wall_ns, &dir, &err), -ENOENT);
 }
 
-static void latest_is_left_unchanged_if_it_is_not_a_link(void **state)
+static void existing_folder_named_latest_is_left_unchanged(void **state)
 {
     (void)state;
     struct rundir dir;
@@ -145,7 +145,7 @@ static int try_as_nobody(const char *path)
     return strstr(err.text, path) && strstr(err.text, strerror(EACCES)) ? 0 : 4;
 }
 
-static void run_folder_in_an_unwritable_folder_is_an_error(void **state)
+static void run_folder_cannot_be_created_in_an_unwritable_folder(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -273,7 +273,7 @@ static void signed_run_folder_opens_only_for_its_id(void **state)
     rundir_fini(&dir);
 }
 
-static void run_folder_signature_in_a_plain_file_matches_no_id(void **state)
+static void signature_that_is_not_a_link_matches_no_folder_id(void **state)
 {
     (void)state;
     char path[256], id[256];
@@ -308,15 +308,15 @@ int main(void)
         cmocka_unit_test(run_folder_name_contains_a_date_and_latest_links_to_it),
         cmocka_unit_test(run_name_is_reduced_to_safe_characters),
         cmocka_unit_test(run_folder_given_by_path_does_not_change_latest),
-        cmocka_unit_test(file_in_the_path_of_a_run_folder_is_an_error),
-        cmocka_unit_test(latest_is_left_unchanged_if_it_is_not_a_link),
-        cmocka_unit_test(run_folder_in_an_unwritable_folder_is_an_error),
+        cmocka_unit_test(run_folder_whose_path_contains_a_file_is_refused),
+        cmocka_unit_test(existing_folder_named_latest_is_left_unchanged),
+        cmocka_unit_test(run_folder_cannot_be_created_in_an_unwritable_folder),
         cmocka_unit_test(run_folder_that_cannot_be_opened_after_creation_is_removed),
         cmocka_unit_test(stale_temporary_link_to_latest_run_is_replaced),
         cmocka_unit_test(run_json_is_replaced_atomically),
         cmocka_unit_test(run_json_replaces_a_folder_of_the_same_name),
         cmocka_unit_test(signed_run_folder_opens_only_for_its_id),
-        cmocka_unit_test(run_folder_signature_in_a_plain_file_matches_no_id),
+        cmocka_unit_test(signature_that_is_not_a_link_matches_no_folder_id),
         cmocka_unit_test(run_folder_that_cannot_be_signed_after_creation_is_removed),
     };
     umask(022);

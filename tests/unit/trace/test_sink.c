@@ -93,7 +93,8 @@ static void sink_appends_a_replacement_longer_than_the_tail(void **state)
     struct sink *s = new_sink(fake_job_path(path, "longer"), MEMORY);
     sink_begin_tail(s, "one", 3);
     sink_replace_tail(s, "something", 9);
-    /* An append makes the file end in data that are not a tail, so there is nothing to replace. */
+    /* After an append, the file ends in data that are not a tail, so there is nothing to replace.
+     * */
     sink_replace_tail(s, " again", 6);
     assert_int_equal(sink_close(s, LONG_NS), 0);
     check_content(path, "onesomething again");
@@ -105,7 +106,7 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-static void sink_on_a_full_disk_signals_once_and_counts_losses(void **state)
+static void sink_signals_one_event_and_counts_losses_on_a_full_disk(void **state)
 {
     (void)state;
     struct sink *s;
@@ -253,7 +254,7 @@ int main(void)
         cmocka_unit_test(sink_keeps_existing_content_of_the_file),
         cmocka_unit_test(sink_replaces_the_file_tail_by_fewer_bytes),
         cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
-        cmocka_unit_test(sink_on_a_full_disk_signals_once_and_counts_losses),
+        cmocka_unit_test(sink_signals_one_event_and_counts_losses_on_a_full_disk),
         cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
         cmocka_unit_test(partly_written_data_are_removed_before_the_next_append),
         cmocka_unit_test(old_file_tail_is_kept_if_its_replacement_fails),

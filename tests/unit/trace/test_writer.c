@@ -161,7 +161,7 @@ static void times_in_a_recording_never_decrease(void **state)
     assert_int_equal(item.t_ns, 1000);
     assert_int_equal(item.tick.count, 1);
     assert_int_equal(item.tick.rows[0].sample.v[0], 11);
-    /* Rows have a process even if its start was not recorded. */
+    /* Each row names its process, even if the start of that process was not recorded. */
     assert_non_null(item.tick.rows[0].process);
     assert_int_equal(trace_reader_next(r, &item), 0);
     trace_reader_free(r);
@@ -399,7 +399,7 @@ static void every_mark_of_a_flood_is_recorded_or_counted_as_dropped(void **state
 }
 
 /* All writes fail, so the writer's queue and the open block fill up. */
-static void marks_are_dropped_before_samples_if_the_disk_fails(void **state)
+static void failing_disk_loses_marks_but_no_samples(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
@@ -450,7 +450,7 @@ static uint64_t send_marks(struct trace_writer *w, uint64_t *t_ns, unsigned seco
         *t_ns += NS_PER_S;
         m = (struct mark){.t_ns = *t_ns, .kind = MARK_EPOCH, .text = "KIND=epoch\n", .len = 11};
         assert_true(trace_writer_mark(w, &m));
-        if (s % 60 == 59) /* Ticks are rare, because the disk is synced after each. */
+        if (s % 60 == 59) /* There are few ticks, because each tick causes a sync of the disk. */
             tick_at(w, *t_ns);
     }
     return (uint64_t)seconds * count;
@@ -539,8 +539,8 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
     assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4);
 }
 
-/* The marks are much larger than the queue together, but the disk works. */
-static void full_queue_is_reported_as_loss_without_a_disk_error(void **state)
+/* Together, the marks are much larger than the queue, but the disk works. */
+static void loss_due_to_a_full_queue_is_reported_while_the_disk_works(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
@@ -627,8 +627,8 @@ int main(void)
         cmocka_unit_test(temporarily_full_disk_loses_no_recorded_data),
         cmocka_unit_test(recording_on_a_full_disk_counts_losses_and_stays_readable),
         cmocka_unit_test(every_mark_of_a_flood_is_recorded_or_counted_as_dropped),
-        cmocka_unit_test(marks_are_dropped_before_samples_if_the_disk_fails),
-        cmocka_unit_test(full_queue_is_reported_as_loss_without_a_disk_error),
+        cmocka_unit_test(failing_disk_loses_marks_but_no_samples),
+        cmocka_unit_test(loss_due_to_a_full_queue_is_reported_while_the_disk_works),
         cmocka_unit_test(step_marks_beyond_the_size_budget_are_dropped_and_counted),
         cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
         cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),
