@@ -9,7 +9,7 @@ group on the CPU, not the GPU.
 An all-reduce hangs if a rank does not take part, for example because only some ranks were started
 under ebb. Therefore the ranks first check, through the process group's store, that all of them are
 present. The first decision written to the store is final. If each rank decided for itself, a rank
-whose wait timed out and one whose wait did not could reach different decisions.
+whose wait timed out could decide differently from the other ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-# seconds to wait for ranks that start late, for which the training would wait anyway
+# seconds to wait for ranks that start late; without ebb, the training would wait for them too
 PATIENCE_S = 30.0
 
 _rounds = 0
@@ -55,8 +55,9 @@ class Agreement:
         self.is_possible = True  # False if there are several ranks and not all of them take part
 
     def begin(self, world_size: int, wanted: bool) -> None:
-        """Starts the exchange. All ranks call this at the same point, before the first step. WANTED
-        is False on a rank that cannot receive requests; then no rank exchanges requests."""
+        """Starts the exchange. All ranks call this at the same point, before the first step. A rank
+        that cannot receive requests passes WANTED=False. If any rank does so, no rank exchanges
+        requests."""
         torch = sys.modules.get("torch")
         dist = getattr(torch, "distributed", None)
         is_up = dist is not None and dist.is_available() and dist.is_initialized()
@@ -102,7 +103,7 @@ class Agreement:
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
         """Exchanges requests. Called at the end of every step. With several ranks, returns the
-        requests that were pending on any of them at the end of the previous step."""
+        requests that were pending on any rank at the end of the previous step."""
         if self._group is None:
             return (save, stop) if self.is_possible else (False, False)
         found = self._read()

@@ -22,19 +22,19 @@ from types import ModuleType
 from typing import Any, Callable, Optional
 
 _FOLLOW_S = 1.0  # seconds between memory readings, and between scans for new libraries
-_JOIN_S = 2.0  # maximum seconds to wait for a thread to end after asking it to
+_JOIN_S = 2.0  # maximum seconds to wait until a thread ends
 _FORK_PATIENCE_S = 0.1
 
 _YIELD_S = 0.0005
-# modules that are imported one by one, with pauses in between, because importing one of them can
-# block the program for up to 4 ms
+# These modules are imported one by one, with pauses in between: importing a single one can block
+# the program for up to 4 ms, and importing all of them at once would block it for much longer.
 _PARTS = ("_process", "_patches", "_wire", "_truth", "_referrers", "_containers", "_control",
           "_steps", "_watch", "_hooks")
 
 _lock = threading.RLock()  # held by the thread that is attaching or detaching
 _now: Optional["_Attached"] = None
 _has_fork_handlers = False
-Result = tuple[str, bool, str]  # a report: its KIND, whether the profiler runs, and its REASON
+Result = tuple[str, bool, str]  # a report: KIND, True if the profiler runs, REASON
 # calls of start and stop to be processed, each with the socket to which its result is reported
 _queue: list[tuple[str, Callable[[], Result]]] = []
 _queue_lock = threading.Lock()
@@ -111,7 +111,7 @@ class _Heap:
         has_python = self._held.ebb_heap_detach_python()
         has_all = self._free.ebb_heap_detach()
         if not has_python:
-            return "the hook on small Python objects stays, because another tool has wrapped it"
+            return "the hook on Python's allocator stays, because another tool has wrapped the hook"
         return "" if has_all else "the profiler is still in use by a thread of the program"
 
 
@@ -182,7 +182,7 @@ class _Attached:
         self._finder = _Finder(self.hook_module)
         self._patches = 0
         self._is_over = False  # True once detaching has begun; no thread may be started after that
-        # the thread that follows memory, and a lock whose release ends it
+        # the thread that follows memory, and a lock; releasing the lock ends the thread
         self._follower: Optional[tuple[threading.Thread, threading.Lock]] = None
 
     # ---- attaching ----
@@ -249,7 +249,7 @@ class _Attached:
             self._follower = (thread, bell)
 
     def end_thread(self, patience_s: float) -> None:
-        # if another thread holds the lock, it is already starting or ending the thread
+        # if another thread holds the lock, that thread is already starting or ending the follower
         if not self._lock.acquire(timeout=patience_s):
             return
         try:

@@ -1,9 +1,9 @@
 """Counts steps by tqdm's progress bars, for loops without a better step source.
 
-A bar is read at most ten times per second, and when it closes. If bars are nested, only the
-innermost is counted. If several loops have bars, only the loop whose bars have run longest is
-counted; when another loop overtakes it, counting starts again. Bars that count bytes or end within
-seconds are ignored, because they show downloads or the loading of files.
+An open bar is read at most ten times per second. Every bar is read once more when it closes. If
+bars are nested, only the innermost is counted. If several loops have bars, only the loop whose bars
+have run longest is counted; when another loop overtakes it, counting starts again. Bars that count
+bytes or end within seconds are ignored, because they show downloads or the loading of files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Bar:
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self.due = 0.0  # on_update need not be called before this time
+        self.due = 0.0  # before this time, calls of on_update can be skipped
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
         self._spent: dict[_Site, float] = {}  # seconds that the bars of each loop have run
         self._clock: Optional[_Site] = None  # the loop whose bars are counted as steps

@@ -18,7 +18,7 @@ from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # maximum number of rows per table; the largest are kept
-# containers of at least this size in bytes always have their entries counted
+# The entries of containers of at least this size in bytes are counted even if time runs out.
 _BIG_CONTAINER = 1 << 14
 # maximum number of entries counted per container; the total is extrapolated from them
 _OF_ONE_CONTAINER = 10000
@@ -28,7 +28,8 @@ _SLICES = 64
 
 # a row of the census, and one of its objects
 _Found = Tuple["Holder", Any]
-# maximum number of tensors, and of objects, whose references are searched: the largest ones
+# The census searches for references to this many tensors and to this many other objects: the
+# largest ones.
 _LARGEST = 3
 
 
@@ -56,8 +57,8 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """A large object, or one of COUNT objects that are large together, and a chain of references
-    that keeps it alive."""
+    """A chain of references that keeps an object alive. The object is large itself, or is one of
+    COUNT objects that are large together."""
 
     what: str
     count: int

@@ -171,8 +171,8 @@ def step_of(folder: str) -> Optional[int]:
 def last_whole(
     output_dir: str, model_only: bool = False, world_size: int = 1
 ) -> tuple[Optional[str], list[str]]:
-    """Returns the newest complete checkpoint of this run in OUTPUT_DIR, or None, and a list that
-    says for each newer checkpoint why it was rejected."""
+    """Returns two values. The first is the newest complete checkpoint of this run in OUTPUT_DIR, or
+    None. The second lists each newer checkpoint and why it was rejected."""
     try:
         names = [n for n in os.listdir(output_dir) if _NAME.match(n)]
     except OSError:

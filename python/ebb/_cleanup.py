@@ -16,9 +16,10 @@ from . import _memory
 from ._wire import wire
 
 _PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
-_NOISE_BYTES = 1 << 20  # smaller changes of resident memory, in bytes, are treated as noise
+_NOISE_BYTES = 1 << 20  # changes of resident memory by fewer bytes than this are treated as noise
 _NOISE_SHARE = 0.001
-# number of recent cleanups kept for the summary; bounded so that the list does not grow
+# The summary is computed from this many recent cleanups. The number is bounded, so that the list of
+# cleanups does not grow.
 _NEWEST = 256
 
 

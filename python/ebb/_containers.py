@@ -33,26 +33,25 @@ from typing import Any, Container, Iterable, NamedTuple, Optional, Union
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
 
-# minimum growth of memory since the first step, in bytes, from which growing containers are
-# reported
+# growing containers are reported once memory has grown by this many bytes since the first step
 _GROWN_BYTES = 24 << 20
 # minimum growth for a report, as a fraction of the process's memory at the first step
 _GROWN_SHARE = 0.02
-# minimum growth for another report, as a multiple of the growth at the last report
+# another report is made once the growth is this multiple of the growth at the last report
 _AGAIN = 2.0
-# minimum growth of memory since the first step, in bytes, from which containers are scanned
+# containers are scanned once memory has grown by this many bytes since the first step
 _WORTH_BYTES = 1 << 20
 _INTERVAL_S = 1.0  # seconds between two scans
 # maximum fraction of the run time spent on scans of the program's own variables
 _VARIABLES_SHARE = 0.006
 _SHARE = 0.0025  # maximum fraction of the run time since the first step spent on full scans
-_BUDGET_S = 0.3  # seconds that full scans may take in total, even above _SHARE, if a report is due
-# maximum fraction of the run time spent on full scans while they are within _BUDGET_S
+_BUDGET_S = 0.3  # seconds that full scans may take in total if a report is due
+# maximum fraction of the run time spent on full scans that use _BUDGET_S instead of _SHARE
 _YOUNG_SHARE = 0.05
 # estimated duration of the first full scan, in seconds per allocated memory block
 _BLOCK_S = 1e-7
-_WALL_S = 2.0  # maximum seconds, in wall time, for finding the names of a report
-_NAMES_S = 0.1  # maximum seconds for finding the names of a full scan
+_WALL_S = 2.0  # maximum seconds, in wall time, for finding the names in a report
+_NAMES_S = 0.1  # maximum seconds for finding the names after a full scan
 # maximum number of new names per full scan, because each search for a name visits all objects
 # several times
 _NAMES = 2
@@ -74,16 +73,18 @@ _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
-_FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
+# maximum number of variables whose graph is remembered as it was when first seen
+_FIRST_GRAPHS = 1000
 # maximum number of entries of a dictionary that are checked for tensors with an autograd graph
 _GRAPH_ENTRIES = 16
 _LARGE_BYTES = 16 << 20  # minimum size in bytes of an array whose written part is measured
-_LARGE_MAX = 16  # maximum number of such arrays per scan
+_LARGE_MAX = 16  # maximum number of large arrays measured per scan
 _NAME_MAX = 62  # maximum length of a metric's name
 _IDLE_STEPS_S = 5.0  # seconds without a step after which a thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
-# Types without references to other objects whose values a program may extend: module, type name.
+# Types of arrays and texts: module, type name. Their values refer to no other objects, but a
+# program may extend them or replace them by longer ones.
 _VALUES = (
     ("torch", "Tensor"), ("numpy", "ndarray"), ("builtins", "bytearray"), ("builtins", "bytes"),
     ("builtins", "str"),
@@ -166,8 +167,8 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # the scan also found this list itself; it is emptied, because its memory may be reused by
-        # another container
+        # gc.get_objects() returned this list too. It is emptied, because its address may be reused
+        # by a container of the job.
         ours.clear()
     return found
 
@@ -203,7 +204,7 @@ _caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches, by id of their 
 
 
 def _note_limits(objects: Iterable[Any]) -> None:
-    """Stores the maximum lengths of containers, which OBJECTS hold in their attributes."""
+    """Stores the maximum lengths of the limited containers in the attributes of OBJECTS."""
     classes = [
         (cls, keys)
         for module, name, *keys in _LIMITED
@@ -270,8 +271,8 @@ def _newest(o: Any) -> list[Any]:
 
 
 def _entry_bytes(o: Any, modules: set[int]) -> tuple[int, int]:
-    """Returns the bytes that each new entry adds to container O, and how many of them belong to its
-    autograd graph. Returns 0 if another thread changed O."""
+    """Returns the bytes that each new entry adds to container O, and how many of these bytes belong
+    to the entry's autograd graph. Returns (0, 0) if another thread changed O."""
     from . import _weight
 
     try:
@@ -443,8 +444,8 @@ class _Follower:
         return bool(self._followed)
 
     def keeps(self, added: int, o: Any) -> bool:
-        """Returns False if container O was seen to lose at least as many entries as it has ADDED. A
-        log that is cleared again and again keeps nothing alive for long."""
+        """Returns False if container O was once seen to lose at least ADDED entries, the number
+        that it has gained. A log that is cleared again and again keeps nothing alive for long."""
         f = self._followed.get(id(o))
         return f is None or added > f.fall
 
@@ -487,7 +488,8 @@ class _Follower:
         self._limit_values(sizes)
         for key in [k for k, f in self._followed.items() if f.is_variable]:
             if key not in self._lengths:
-                del self._followed[key]  # the container was freed, or its function has returned
+                # the container was freed, or the function with the variable has returned
+                del self._followed[key]
         found.clear()
         self._follow_gained(gained)
 
@@ -570,7 +572,7 @@ class _Follower:
             present.add(id(o))
         for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
             del known[number]  # the container was freed
-        # Otherwise the list would appear among the referrers from which names are built.
+        # FOUND is emptied, because it refers to every container and would appear in their names.
         found.clear()
         known_ids = self._lengths.keys() | self._inside
         self._search([pair for pair in gained if id(pair[1]) not in known_ids], ours)

@@ -18,7 +18,7 @@ from ._wire import Request, Wire, above_streams, wire
 _STEP_PATIENCE_S = 2.0  # maximum seconds that a census request waits for the end of a step
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-# number of automatic censuses after which their interval doubles, so that they do not fill the disk
+# the interval between automatic censuses doubles after this many, so that they do not fill the disk
 _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to end
@@ -28,12 +28,12 @@ _CHECKS = 8  # the thread sleeps after this many checks in a row that found no s
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that have not been answered yet
-_due = 0.0  # time at which the thread answers pending requests itself if no step has ended by then
+_due = 0.0  # if no step has ended by this time, the thread answers the pending requests itself
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
 _must_end = False  # True if the thread must end
-_is_paused = False  # True during a fork, for which the thread was ended
+_is_paused = False  # True during a fork; the thread was ended before it
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback reports the steps, so that the hooks on torch must not
@@ -87,8 +87,8 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Lets steps be held back and sent together. This requires a thread that sends them later, and
-    that no census is taken every N steps."""
+    """Allows steps to be held back and sent together if a thread can send them later. If a census
+    is due every N steps, every step is sent at once."""
     global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every

@@ -222,8 +222,8 @@ def _code_of(function: Any) -> Optional[CodeType]:
 class _Jax:
     """Counts the steps of loops that call optax.apply_updates. Most loops call it inside a compiled
     step function, so Python runs it only while JAX traces that function. Therefore steps are
-    counted in JAX's post hook, which JAX calls after each call of the compiled function, except the
-    first, which compiles it."""
+    counted in JAX's post hook. JAX calls the post hook after each call of the compiled function
+    except the first call, during which the function is compiled."""
 
     def __init__(self) -> None:
         self._post_hook: Any = None
@@ -280,7 +280,7 @@ class _Jax:
             has_update = _code_of(function) in self._traced
             known = self._compiled[function] = _Updates() if has_update else None
             if known is not None:
-                # counts the first call, which compiled the function
+                # also counts the first call, which compiled the function and did not run the hook
                 the_tracker().on_step(known, "jax")
         if known is not None:
             the_tracker().on_step(known, "jax")
@@ -295,7 +295,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # if the program imported optax earlier, optax holds a second reference to the function
+    # if optax itself is already imported, it holds a second reference to the function
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

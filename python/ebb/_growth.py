@@ -128,7 +128,8 @@ class Line(NamedTuple):
     number: int
     bytes_per_iteration: float
     objects_per_iteration: float
-    # file and line in a library that allocates the memory, if any
+    # file and line where a library called from that line allocates the memory; None if the line
+    # itself allocates it
     inside: Optional[tuple[str, int]]
 
 
@@ -206,7 +207,7 @@ class Meter:
         tracemalloc.clear_traces()
 
     def mark_lines(self) -> None:
-        """Starts the search for lines that allocate memory which the following iterations keep."""
+        """Starts the search for lines whose allocations in the following iterations stay live."""
         gc.collect()
         self._snapshot = tracemalloc.take_snapshot()
 

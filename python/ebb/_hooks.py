@@ -38,8 +38,8 @@ def _say(sentence: str) -> None:
 
 
 def quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
-    """Returns a wrapper that calls the function returned by FIND and never raises. After the first
-    exception, the wrapper does nothing. FIND is called at the wrapper's first call."""
+    """Returns a wrapper that calls the function returned by FIND and never raises. After its first
+    exception, the wrapper does nothing. FIND is called when the wrapper is first called."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 

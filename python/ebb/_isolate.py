@@ -71,8 +71,8 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _main_module() -> "dict[str, str]":
-    """Describes how the other process can import the definitions in __main__. Empty if it cannot,
-    for example in a REPL."""
+    """Describes how the other process can import the definitions in __main__. The result is empty
+    if they cannot be imported, for example in a REPL."""
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -156,7 +156,8 @@ class IsolatedCall(Generic[T]):
     ) -> None:
         self.name = name or _name_of(function)
         self.facts: "Optional[dict[str, Any]]" = None
-        """run.json of the call, once it has ended: peak memory, verdict, why it ended"""
+        """run.json of the call (peak memory, verdict, why the call ended); None until the call has
+        ended"""
         self._on_progress = on_progress
         self._until = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
@@ -449,7 +450,7 @@ class IsolatedCall(Generic[T]):
         return True
 
     def done(self) -> bool:
-        """Returns True if the call has ended, so that its memory is released."""
+        """Returns True if the call has ended. Its memory has then been released."""
         return self._ended.is_set()
 
     def result(self, timeout: Optional[float] = None) -> T:

@@ -14,8 +14,7 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-# maximum seconds for sending a mark that must arrive to a caller that is not reading; after that,
-# the mark is dropped
+# If the caller is not reading, a mark that must arrive is dropped after this many seconds.
 _PATIENCE_S = 0.2
 _GRACE_S = 5.0
 

@@ -84,7 +84,8 @@ def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
 
 
 def mark(kind: str = "other", **values: Value) -> None:
-    """Records any other event, such as mark("save", step=100) or mark(loss=0.1)."""
+    """Records an event that is neither a step nor a phase, such as mark("save", step=100) or
+    mark(loss=0.1)."""
     w = wire()
     if kind == "step" or kind == "begin":
         w.claim_steps()

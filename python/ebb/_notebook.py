@@ -244,8 +244,8 @@ class Heap:
 
     def _name_of(self, file: str) -> str:
         """Returns the name of a file, or "cell" for code of a cell, because IPython names a cell's
-        file by a hash. The number of the cell is not shown, because IPython gives a cell that is
-        run by a magic the number of the next cell."""
+        file by a hash. The number of the cell is not shown: if a magic runs the cell, IPython
+        reports the number of the next cell instead."""
         name = getattr(self._shell.compile, "format_code_name", lambda _: None)(file)
         return "cell" if name else os.path.basename(file)
 

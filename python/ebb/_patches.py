@@ -27,7 +27,7 @@ def put(owner: Any, name: str, value: Any) -> None:
 
 
 def on_undo(what: str, restore: Callable[[], Any]) -> None:
-    """Registers the function RESTORE, which undoes another kind of change. WHAT names the
+    """Registers RESTORE, a function that undoes a change not made by put(). WHAT names the
     change."""
     _undo.append((what, lambda: restore() is not False))
 
@@ -38,8 +38,8 @@ def count() -> int:
 
 
 def undo(since: int = 0) -> list[str]:
-    """Undoes all changes except the first SINCE, newest first. Returns the names of those that
-    could not be undone, because another tool has changed the same attribute."""
+    """Undoes all changes except the first SINCE, newest first. A change cannot be undone if another
+    tool has since changed the same attribute. Returns the names of such changes."""
     left = []
     while len(_undo) > since:
         try:

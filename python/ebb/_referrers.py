@@ -154,8 +154,8 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """Ranks holders by how well they identify the object. The chain continues with the lowest
-    rank."""
+    """Returns the rank of holder R: the better R identifies the object, the lower its rank. The
+    chain continues with the holder of the lowest rank."""
     t = type(r)
     if t is dict:
         return 0 if id(r) in modules else 2
@@ -323,8 +323,8 @@ def _lru_cache_of(r: Any) -> Optional[str]:
 
 
 def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
-    """Returns the name of the closure variable of F whose index is at the start of NAMES. AT is F's
-    closure.
+    """NAMES starts with an index into AT, the closure of F. Returns the name of the closure
+    variable with this index.
     """
     if type(f) is not FunctionType or at is not f.__closure__ or not names.startswith("["):
         return None

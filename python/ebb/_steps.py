@@ -27,7 +27,7 @@ from typing import Any, Callable, Optional
 from . import _process, _wire
 
 _CHECKS_APART_S = 0.1
-# number of iterations without a new optimizer after which the set of optimizers is complete
+# after this many iterations without a new optimizer, all optimizers are assumed to be known
 _STEPS_TO_SETTLE = 2
 # priorities of step sources; all sources not listed here report updates of a model and have the
 # highest priority, 0
@@ -58,7 +58,7 @@ class Pass:
         # True if the next batch is fetched before the current one is used
         self.looks_ahead = looks_ahead
         self.fetched = 0
-        self.used = 0  # number of batches after which an optimizer has stepped
+        self.used = 0  # number of batches up to the last step of an optimizer
         self.steps = 0
         self.fetched_at_step = 0
         self.gap = 0  # number of batches between the last two steps
@@ -148,7 +148,8 @@ class Tracker:
         self._sent = 0  # number of the last step that the job or a callback sent
         # optimizers that have stepped in this iteration
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        # the optimizer, if no other stepped in this iteration and the previous one
+        # if a single optimizer made all steps of this iteration and the previous one, that
+        # optimizer
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # number of iterations since a new optimizer appeared
@@ -171,7 +172,7 @@ class Tracker:
         self._even: Optional[_wire.Wire] = None
         # time until which steps that the job sends itself are counted without further checks
         self._check_due = 0.0
-        self._pid, self._is_worker = 0, False  # _is_worker is the result for process _pid
+        self._pid, self._is_worker = 0, False  # the process for which _is_worker was determined
         # line added to marks if steps are counted from the start of this process
         self._counted = ""
 
@@ -209,8 +210,8 @@ class Tracker:
         return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
-        """Sends the first step. This happens only at the event after it, because a job that sends
-        its own steps has sent one by then."""
+        """Sends the first step. Called at the next event after that step: by then, a job that sends
+        its own steps has sent one."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
         self._send_begin(self.step - 1)

@@ -135,11 +135,11 @@ def _read_cuda(figures: dict[str, int]) -> None:
 
 
 def _read_jax(figures: dict[str, int]) -> None:
-    """Adds jax_live_bytes, and jax_device_bytes if JAX's devices report their memory, which the CPU
-    does not."""
+    """Adds jax_live_bytes. Also adds jax_device_bytes if JAX's devices report their memory; the CPU
+    does not report it."""
     jax: Any = sys.modules.get("jax")
-    # JAX is read only once it has a backend, because local_devices and live_arrays would start one,
-    # which reserves GPU memory
+    # JAX is not read before it has a backend: local_devices and live_arrays would start a backend,
+    # and a backend reserves GPU memory
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     if jax is None or bridge is None or not bridge.backends_are_initialized():
         return
@@ -172,7 +172,7 @@ def read() -> dict[str, int]:
 _next = 0.0  # time when the next reading is due
 _step_s = 0.0  # time when the last step ended
 _IDLE_STEPS_S = 5.0  # seconds without a step after which a thread reads the metrics
-_pause_s = 0.0  # seconds to pause after the last reading because it was slow, or 0
+_pause_s = 0.0  # seconds to pause because the last reading was slow; 0 if it was not
 _is_off: Optional[bool] = None
 
 

@@ -148,8 +148,8 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
-    """Returns the mean number of bytes that each of OBJECTS, which are entries of CONTAINER, adds,
-    and how many of them belong to its autograd graph. The first object is excluded from the mean,
+    """OBJECTS are entries of CONTAINER. Returns the mean number of bytes per entry, and how many of
+    these bytes belong to the entry's autograd graph. The first object is excluded from the mean,
     because its bytes include memory shared by all of them."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]

@@ -25,10 +25,10 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# Maximum times to wait if the receiver's queue is full (10 datagrams on many machines), as after a
-# burst. A mark that must arrive waits up to _PATIENCE_S. So does a step, but all steps together
-# wait at most _STEPS_WAIT_S, and at most _STEPS_WAIT_SHARE of the run time. Other marks are dropped
-# immediately.
+# Maximum seconds to wait if the receiver's queue is full (10 datagrams on many machines), as after
+# a burst. A mark that must arrive waits up to _PATIENCE_S. A step waits equally long, but all steps
+# share one allowance: _STEPS_WAIT_S at the start, which is refilled by _STEPS_WAIT_SHARE of the
+# time that passes. Other marks are dropped immediately.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
@@ -190,7 +190,7 @@ class Wire:
         self._lock = threading.Lock()
         self.waiting: list[Request] = []  # requests that were received but not yet handled
         self._is_dead = self._path is None
-        # seconds that steps could still wait as of _steps_waited_at
+        # seconds that steps were still allowed to wait at the time _steps_waited_at
         self._steps_wait_s = _STEPS_WAIT_S
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest step
@@ -266,8 +266,8 @@ class Wire:
         return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
 
     def send_step(self, text: str, is_last: bool = False) -> bool:
-        """Like send, but for a step: waits for a receiver that is briefly behind, so that no step
-        is lost, but not for one that hangs."""
+        """Like send, but for a step. Waits if the receiver is briefly behind, so that no step is
+        lost, but gives up if the receiver hangs."""
         if self._step is not self._sent:
             self._send_step(None)
         return self._deliver(text, _PATIENCE_S if is_last else None)

@@ -114,8 +114,8 @@ class _Store:
 
     def get(self, key: int) -> "Image":
         if self.pid != os.getpid():
-            # After a fork, the parent's images and lock are dropped, because a thread of the parent
-            # may have held the lock.
+            # After a fork, the child drops the parent's images and lock, because a thread of the
+            # parent may have held the lock.
             self.forget()
         image = self.take(key)
         if image is None:
@@ -270,7 +270,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """Excludes images that are part of the batch from being closed."""
+        """Removes the images in the batch VALUE from the images that are to be closed."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))

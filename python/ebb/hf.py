@@ -154,7 +154,7 @@ class EbbCallback(TrainerCallback):
         t.asked.begin(t.rank, args.world_size, is_late)
         if _is_model_only(args) and wire().is_there:
             text = (
-                "save_only_model is set: a checkpoint has no optimizer state, so a restart cannot "
+                "save_only_model is set: checkpoints lack the optimizer state, so a restart cannot "
                 "continue exactly where the job stopped"
             )
             _note(text)
@@ -459,7 +459,7 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    # an earlier training run of this callback that did not finish is over now
+                    # if an earlier training run of this callback did not finish, it is over now
                     c._close(is_clean=False)
                 except Exception:
                     pass

@@ -27,13 +27,13 @@ import pytest
 
 from ._growth import MIN_ITERATIONS, Line, Meter, Verdict
 
-# number of iterations before the first check; every further check comes after twice as many
+# number of iterations before the first check; each further check comes when the number has doubled
 _FIRST_CHECK = 64
 # minimum number of iterations for reporting a leak; by then, the standard library's caches are full
 _LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
-_MAX_S = 15.0  # maximum seconds of wall time, for blocks that wait and for busy machines
+_MAX_S = 15.0  # maximum seconds of wall time; limits blocks that wait, and busy machines
 # growth in bytes that ends the loop, even before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
 _LINE_ITERATIONS = 16  # number of iterations over which the growing line is searched
@@ -45,8 +45,8 @@ _failed = pytest.StashKey[bool]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ebb", "ebb: detect tests that leak memory")
-    group.addoption("--ebb", action="store_true", help="repeat tests marked no_leak and "
-                    "ebb_loop blocks, and fail those that leak (default: run once)")
+    group.addoption("--ebb", action="store_true", help="repeat ebb_loop blocks and tests "
+                    "marked no_leak, and fail those that leak (default: run once)")
     group.addoption("--ebb-undecided", choices=("skip", "fail"), default="skip",
                     help="outcome of tests with an undecided verdict (default: skip)")
 
