@@ -65,8 +65,8 @@ class Ebb:
         _attach.stop()
 
     def python_state(self):
-        """Returns what the heap table says about Python: its state, and whether small objects are
-        counted."""
+        """Returns two fields of the heap table: the state of the Python profiler, and whether small
+        Python objects are counted."""
         table = self.tables[os.getpid()]
         values = struct.unpack(_HEADER, os.pread(table, struct.calcsize(_HEADER), 0))
         return values[-3], values[-2]
@@ -167,7 +167,8 @@ _OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
 
 
 def _is(value, *kinds):
-    """Like isinstance, but does not read __class__, which causes warnings in deprecated objects."""
+    """Like isinstance, but does not read __class__, because reading it causes warnings in
+    deprecated objects."""
     return issubclass(type(value), kinds)
 
 
@@ -200,8 +201,8 @@ def objects():
 
 
 def state():
-    """Returns the state that a detach restores, possibly a short time after it has reported its
-    end."""
+    """Returns the state that a detach restores. The state may be restored a short time after the
+    detach has been reported."""
     found = {"finders": list(sys.meta_path), "environment": dict(os.environ)}
     found["threads"] = sorted(t.name for t in threading.enumerate() if "ebb" in t.name)
     with open("/proc/self/maps") as maps:
@@ -239,8 +240,8 @@ class Hooked:
 
 
 def state_after(before):
-    """Waits until the state equals BEFORE, and returns the state. The detaching thread reports its
-    end slightly too early."""
+    """Waits until the state equals BEFORE, and returns the state. The detach is reported shortly
+    before its thread has ended."""
     until = time.monotonic() + PATIENCE_S
     while state() != before and time.monotonic() < until:
         time.sleep(0.01)

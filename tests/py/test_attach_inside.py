@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None,
                                  reason="torch is not installed")
 
-# Prepended to the jobs. at_step(n) attaches at step 50 and detaches 100 steps later. check()
-# asserts what must hold for every job.
+# This code is prepended to the jobs. at_step(n) attaches at step 50 and detaches 100 steps later.
+# check() asserts what must hold for every job.
 HEAD = """
 import sys
 sys.path[:0] = [PACKAGE, TESTS]
@@ -216,8 +216,8 @@ def test_attach_adds_callback_to_running_lightning_trainer(tmp_path):
     run(tmp_path, LIGHTNING)
 
 
-# Training that begins while ebb is attached and ends after the detach. In between, another trainer
-# is created, which trains afterwards.
+# A first trainer trains before, during and after the detach. Just before the detach, another
+# trainer is created, which trains after the first one.
 BETWEEN = """
     def at_step(n):
         if n == 2:
@@ -241,7 +241,7 @@ BETWEEN = """
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None,
                     reason="transformers is not installed")
-def test_detach_also_removes_callbacks_of_new_hf_trainers(tmp_path):
+def test_detach_unhooks_hf_trainers_created_while_attached(tmp_path):
     run(tmp_path, HF[:HF.index("    trainer = Trainer(")] + """
     def make():
         return Trainer(Model(), arguments, train_dataset=Data(), callbacks=[At()])
@@ -256,7 +256,7 @@ def test_detach_also_removes_callbacks_of_new_hf_trainers(tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None,
                     reason="lightning is not installed")
-def test_detach_also_removes_callbacks_of_new_lightning_trainers(tmp_path):
+def test_detach_unhooks_lightning_trainers_created_while_attached(tmp_path):
     run(tmp_path, LIGHTNING[:LIGHTNING.index("    trainer = L.Trainer(")] + """
     def make():
         return L.Trainer(accelerator="cpu", max_steps=6, logger=False, enable_checkpointing=False,
@@ -395,7 +395,7 @@ sys.stdin.readline()
 """
 
 
-def test_process_with_ebb_attach_variable_is_reached_by_socket(tmp_path, monkeypatch):
+def test_ebb_attach_variable_opens_a_socket_for_attach_requests(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parent))
     from attached import Ebb
 

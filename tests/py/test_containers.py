@@ -184,7 +184,7 @@ def figures_of(sent, name):
     return [f[f"container:{name}"] for f in sent.figures if f"container:{name}" in f]
 
 
-def test_growing_containers_are_sent_with_sizes(sent, resident):
+def test_metrics_of_growing_containers_are_sent(sent, resident):
     store, local, lists = Store(), {}, {i: [] for i in range(8)}
 
     def add(step):
@@ -199,15 +199,15 @@ def test_growing_containers_are_sent_with_sizes(sent, resident):
     try:
         for step in range(1, 9):
             add(step)
-            resident(100 + step)  # 1 % of growth in total
+            resident(100 + step)  # memory grows by 1 % per step
             _containers.at_step(step)
     finally:
         SEEN.clear()
         Store.shared.clear()
         Clip.loudness.cache_clear()
-    assert named(sent) == []  # Memory grows too little for containers to be reported in marks.
+    assert named(sent) == []  # Memory grows too little for marks of kind kept.
     # names of metrics are cut after 62 characters
-    test = "test_growing_containers_are_sent_with_sizes"
+    test = "test_metrics_of_growing_containers_are_sent"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.cache")[-1] == 8
@@ -254,7 +254,7 @@ def test_container_scan_thread_never_calls_gc_get_objects(sent, resident, monkey
     assert _containers._is_off is False  # After a failed scan, _is_off would be True.
 
 
-def test_growth_without_steps_or_containers_sends_no_marks(sent, resident):
+def test_no_marks_are_sent_if_memory_but_no_container_grows(sent, resident):
     for mib in RESIDENT[1:]:
         resident(mib)
         _containers.without_steps()
@@ -299,7 +299,7 @@ def test_job_is_not_scanned_for_containers_right_after_its_start(sent, resident,
     monkeypatch.setattr(_containers, "_SHARE", 0)
     monkeypatch.setattr(_containers, "_YOUNG_SHARE", 0.05)
     monkeypatch.setattr(_containers.time, "monotonic", lambda: 1000 + ran_s)
-    # 0.1 s, the estimated duration of a full scan
+    # for this many blocks, a full scan is estimated to take 0.1 s
     monkeypatch.setattr(_containers.sys, "getallocatedblocks", lambda: 1_000_000)
     resident(100)
     _containers.at_step(1)
@@ -389,7 +389,7 @@ def test_sum_of_losses_is_reported_if_its_variable_is_created_late(sent, residen
     assert named(sent)[-1]["name"].startswith("total (a variable of ")
 
 
-def test_sum_of_losses_is_reported_even_without_time_for_a_scan(sent, resident, monkeypatch):
+def test_sum_of_losses_is_reported_without_any_full_scan(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total = 0
 
@@ -408,7 +408,7 @@ def test_sum_of_losses_is_reported_even_without_time_for_a_scan(sent, resident, 
     assert "name" not in sent[-1]  # a mark without a name withdraws the report
 
 
-def test_list_of_losses_is_reported_with_their_autograd_graphs(sent, resident):
+def test_list_of_losses_is_reported_with_bytes_of_autograd_graphs(sent, resident):
     _, loss_of = graph_job()
     losses = []
     grow(resident, lambda step: losses.extend(loss_of() for _ in range(4)))
@@ -418,7 +418,7 @@ def test_list_of_losses_is_reported_with_their_autograd_graphs(sent, resident):
     assert 28 * MIB <= last["bytes"] <= 36 * MIB
 
 
-def test_list_of_losses_is_not_reported_with_freed_autograd_graphs(sent, resident):
+def test_losses_whose_graphs_backward_has_freed_are_not_reported(sent, resident):
     model, loss_of = graph_job()
     losses, outputs = [], []
 
@@ -449,7 +449,7 @@ def test_container_metrics_include_the_maximum_number_of_entries(sent, resident,
     assert found["container"] == 8 and found.get("container_limit") == limit
 
 
-def test_container_inside_a_library_object_gets_the_programs_name(sent, resident):
+def test_container_in_a_library_object_is_named_by_program_variable(sent, resident):
     store = Store()
     store.cache = queue.Queue()
     grow(resident, lambda step: [store.cache.put(bytearray(MIB)) for _ in range(2)])

@@ -283,7 +283,7 @@ def test_unwrapped_collator_leaves_images_of_the_dataset_decoded(paths):
     assert all(map(_is_decoded, images))
 
 
-def test_image_from_bytes_is_reopened_from_its_bytes(paths):
+def test_wrapped_collator_can_read_an_image_opened_from_bytes(paths):
     image = Image.open(io.BytesIO(paths[4].read_bytes()))
     assert keep_nothing(colours)([image]) == [ALL[4]]
     assert not _is_decoded(image)

@@ -370,7 +370,7 @@ def bars(monkeypatch):
     return _bars.Bars(tracker), clock, found
 
 
-def test_tqdm_bar_of_the_loop_that_runs_longest_counts_the_steps(bars):
+def test_only_tqdm_bars_of_the_longest_running_loop_are_counted(bars):
     read, clock, found = bars
 
     def loading(bar):
@@ -398,7 +398,7 @@ def test_outer_tqdm_bar_updated_after_its_inner_bar_is_not_counted(bars):
     assert found == [50, 50, 50]
 
 
-def test_tqdm_bar_updated_manually_counts_the_steps(train):
+def test_steps_are_counted_by_a_manually_updated_tqdm_bar(train):
     needs("tqdm")
     run = train(TQDM + """
 with tqdm(total=40) as bar:
@@ -408,7 +408,7 @@ with tqdm(total=40) as bar:
     assert counts(run) == 40
 
 
-def test_inner_bar_of_two_nested_tqdm_bars_counts_the_steps(train):
+def test_steps_are_counted_by_the_inner_of_two_nested_tqdm_bars(train):
     needs("tqdm")
     run = train(TQDM + """
 for epoch in tqdm(range(3), mininterval=0):

@@ -1,5 +1,5 @@
-"""Tests the heap profile of real torch training: a collator that keeps its batches comes first, no
-matter which process runs it, and the training result is unchanged."""
+"""Tests the heap profile of real torch training: a collator that keeps its batches is the first
+row, no matter which process runs the collator. The profiler does not change the training result."""
 
 import json
 import subprocess
@@ -104,8 +104,8 @@ def test_leaking_collator_is_the_first_row_of_the_heap_profile(run_job, script, 
     assert first["where"]["function"].endswith("Collator.__call__" if sys.version_info >= (3, 11)
                                                else "__call__")
     sigma = (first["live"]["high"] - first["live"]["bytes"]) / 1.96
-    # A batch is nine sampling intervals long. In one of 8,000 runs, sampling misses it, and the
-    # estimate is then wrong by far more than sigma.
+    # A batch is nine sampling intervals long. In one of 8,000 runs, sampling misses a whole batch,
+    # and the estimate is then wrong by far more than sigma.
     assert 0 < sigma < each / 2
     assert abs(first["live"]["bytes"] - each) < 7 * sigma + 2 * BATCH_BYTES
     assert doc["cost"]["python"]["state"] == "Python frames are read"
@@ -206,7 +206,7 @@ train()
 """
 
 
-def test_batches_kept_from_workers_are_shared_memory_and_not_heap(run_job, tmp_path):
+def test_kept_batches_of_workers_are_diagnosed_as_shared_memory(run_job, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(KEPT_BATCHES)
     run = run_job(sys.executable, script)

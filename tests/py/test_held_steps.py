@@ -98,7 +98,7 @@ def test_epoch_end_is_sent_immediately(wire):
                                  "KIND=step\nSTEP=23\nEPOCH=2.0"]
 
 
-def test_last_step_and_step_with_a_new_line_are_sent_immediately(wire):
+def test_last_step_and_step_with_a_new_mark_line_are_sent_at_once(wire):
     assert not wire.step(11)
     assert wire.step(12, is_last=True)
     assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
@@ -154,7 +154,8 @@ TAIL = "\nBY=hook"
 
 @pytest.fixture
 def row(wire):
-    """Returns a wire that holds back a step, so that the next step may take the fast path."""
+    """Returns a wire on which one step is already held back, so that the next step may take the
+    fast path."""
     assert wire.step(11, tail=TAIL) and not wire.step(12, tail=TAIL)
     assert wire.take_texts() == ["KIND=step\nSTEP=11\nBY=hook"]
     return wire
@@ -183,7 +184,7 @@ def test_step_fast_path_is_refused_when_pending_steps_are_due(row):
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_refused_at_the_maximum_of_pending_steps(row):
+def test_step_fast_path_is_refused_if_the_mark_is_full(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]

@@ -68,9 +68,9 @@ def whole(tmp_path_factory):
 
 def guarded(tmp_path, whole, *more):
     """Runs the training with enough memory for two thirds of its leak, and returns run.json and
-    standard error. The checkpoint is requested 15 steps before the job is stopped at the latest,
-    which is enough time to write it. The job has no cgroup, so that its memory is measured in the
-    same way as that of WHOLE."""
+    standard error. The checkpoint is requested at least 15 steps before the job is stopped, which
+    is enough time to write the checkpoint. The job runs without a cgroup, so that its memory is
+    measured as that of WHOLE was: without file pages."""
     limit = whole[1] + STEPS * LEAK_MIB * MIB * 5 // 6
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(
@@ -95,12 +95,12 @@ def check(tmp_path, whole, facts, stderr):
         assert value.equal(final[name]), name
 
 
-def test_restarted_leaking_training_ends_with_the_same_weights(tmp_path, whole):
+def test_leaking_training_has_the_same_weights_after_a_restart(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
-def test_restarted_script_without_ebb_code_ends_with_same_weights(tmp_path, whole):
+def test_script_without_ebb_code_has_same_weights_after_a_restart(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 

@@ -190,7 +190,7 @@ def test_callback_added_by_the_script_replaces_the_default_one(wire, tmp_path):
     assert wire.steps() == [1, 2]
 
 
-def test_callback_added_to_the_trainer_does_not_change_its_logs(
+def test_default_callback_adds_no_memory_to_the_logs_of_a_trainer(
     wire, tmp_path, monkeypatch
 ):
     from transformers import trainer as module
@@ -206,7 +206,7 @@ def test_callback_added_to_the_trainer_does_not_change_its_logs(
     assert not any(k.startswith("memory") for log in trainer.state.log_history for k in log)
 
 
-def test_callback_can_be_copied_and_pickled_during_training(wire, tmp_path):
+def test_callback_can_be_copied_and_pickled_after_training(wire, tmp_path):
     callback = hf.EbbCallback(log_every=5, resume=False)
     hf_trainer(tmp_path, 4, [callback]).train()
     for other in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
@@ -255,7 +255,7 @@ def test_memory_logged_every_n_steps_does_not_change_the_loss_logs(wire, tmp_pat
 # ---- requests ----
 
 
-def test_checkpoint_request_saves_even_if_save_strategy_is_no(
+def test_checkpoint_request_is_served_if_save_strategy_is_no(
     wire, tmp_path
 ):
     wire.when = {("step", "3"): [("CHECKPOINT", "7")]}
@@ -280,7 +280,7 @@ def test_two_checkpoint_requests_are_both_answered(wire, tmp_path):
     ]
 
 
-def test_stop_request_saves_and_ends_training_at_the_same_step(wire, tmp_path):
+def test_stop_request_makes_the_trainer_save_and_stop_at_one_step(wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "9")]}
     trainer = hf_trainer(tmp_path, 20, [hf.EbbCallback()])
     trainer.train()
@@ -296,7 +296,7 @@ def test_save_total_limit_also_removes_requested_checkpoints(wire, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "checkpoint-6"]
 
 
-def test_checkpoint_request_saves_even_if_save_strategy_is_best(wire, tmp_path):
+def test_checkpoint_request_is_served_if_save_strategy_is_best(wire, tmp_path):
     """An evaluation in the same step resets the decision to save, so the request is handled in the
     next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
@@ -333,7 +333,7 @@ def test_failed_save_requested_by_ebb_does_not_end_the_job(wire, tmp_path):
     assert wire.of("save") == []
 
 
-def test_failed_save_by_the_job_raises_the_same_error_as_without_ebb(wire, tmp_path):
+def test_error_of_a_save_by_the_trainer_itself_is_not_suppressed(wire, tmp_path):
     wire.when = {("step", "1"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path, 12, [hf.EbbCallback()], save_strategy="steps", save_steps=1)
 

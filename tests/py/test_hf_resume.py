@@ -29,8 +29,8 @@ def wire(monkeypatch):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Returns a folder with the checkpoints of steps 2, 4 and 6 of training that was interrupted at
-    step 7 of 10."""
+    """Returns a folder with checkpoints of steps 2, 4 and 6. Their training was interrupted at step
+    7 of 10."""
     folder = tmp_path_factory.mktemp("saved")
     trainer = hf_trainer(folder, **ARGUMENTS)
 

@@ -156,7 +156,7 @@ def test_isolate_in_a_script_without_a_main_guard_is_an_error(tmp_path):
     assert 'RuntimeError' in err and 'if __name__ == "__main__":' in err
 
 
-def test_isolate_does_not_import_main_for_a_function_of_a_module(tmp_path):
+def test_isolate_imports_no_main_module_for_a_library_function(tmp_path):
     path = script(tmp_path, """
         import ebb, isolated_functions, os
         print("imported", __name__, flush=True)
@@ -195,7 +195,7 @@ def test_isolate_refuses_functions_of_an_interactive_session():
 
 
 def test_isolate_can_set_environment_variables(monkeypatch):
-    # set if the tests themselves run under ebb
+    # this variable is set if the tests themselves run under ebb
     monkeypatch.setenv("EBB_RESUME", "1")
     monkeypatch.setenv("TEST_GONE", "x")
     got = ebb.isolate(functions.environment, "TEST_GONE", "TEST_NEW", "EBB_RESUME",
@@ -257,18 +257,18 @@ def test_unpicklable_result_of_an_isolated_call_is_an_error():
         ebb.isolate(functions.unpicklable_result)
 
 
-def test_killed_isolated_process_raises_an_error_with_its_cause():
+def test_error_for_a_killed_isolated_process_names_the_signal():
     with pytest.raises(ebb.IsolatedError, match="die ended without a result: .*SIGKILL") as caught:
         ebb.isolate(functions.die, signal.SIGKILL)
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
 
 
-def test_exit_of_an_isolated_process_raises_an_error_with_its_status():
+def test_error_states_the_exit_status_of_an_isolated_process():
     with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
         ebb.isolate(functions.leave, 3)
 
 
-def test_isolated_function_over_its_limit_raises_an_error():
+def test_isolated_call_over_its_limit_raises_memory_limit_exceeded():
     with pytest.raises(ebb.MemoryLimitExceeded, match="stopped by the guard") as caught:
         ebb.isolate(functions.grow, 2 * GIB, limit="400M")
     assert isinstance(caught.value, MemoryError)
@@ -361,7 +361,7 @@ def test_slow_progress_listener_does_not_delay_the_isolated_call():
 
 def test_isolated_process_has_exited_when_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
-    # makes the timeout expire, but only after the process has started
+    # the timeout expires, but only after the process has started
     call._until = time.monotonic()
     message = f"wait_for_ever did not return within {2 * PATIENCE_S} s"
     with pytest.raises(TimeoutError, match=message):
@@ -586,7 +586,7 @@ def test_disabled_isolate_leaves_no_socket_behind(tmp_path, monkeypatch):
     assert os.listdir(folder) == []
 
 
-def test_isolated_call_delivers_no_marks_of_calls_in_other_threads(monkeypatch):
+def test_marks_of_calls_without_isolation_stay_within_their_thread(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = {1: [], 2: []}
     both = threading.Barrier(2)
@@ -611,7 +611,7 @@ def test_ebb_binary_variable_selects_the_ebb_program(tmp_path, monkeypatch):
     assert find_ebb() == str(other)
 
 
-def test_folders_in_path_are_searched_last_for_the_ebb_program(tmp_path, monkeypatch):
+def test_ebb_program_is_searched_in_path_after_all_other_places(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)

@@ -168,7 +168,7 @@ def test_limit_train_batches_option_shortens_the_reported_epoch(pl, callback, wi
     assert wire.steps("epoch") == [3, 6]
 
 
-def test_lightning_manual_optimization_sends_one_mark_per_batch(
+def test_lightning_sends_one_mark_per_manually_optimized_batch(
     pl, callback, wire, tmp_path
 ):
     fit(pl, tmp_path, [callback.EbbCallback()], by_hand=True)
@@ -193,7 +193,7 @@ def test_marks_for_saves_by_model_checkpoint_contain_the_path(pl, callback, wire
     assert [m["STATE"] for m in wire.of("phase")][:4] == ["begin", "end"] * 2
 
 
-def test_lightning_checkpoint_request_saves_and_training_continues(pl, callback, wire, tmp_path):
+def test_lightning_saves_a_requested_checkpoint_and_continues(pl, callback, wire, tmp_path):
     wire.when = {("step", "3"): [("CHECKPOINT", "4")]}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert wire.answers() == [("4", "started"), ("4", "done")]
@@ -209,7 +209,7 @@ def test_only_the_newest_requested_lightning_checkpoints_are_kept(pl, callback, 
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
 
 
-def test_lightning_stop_request_saves_and_ends_at_the_same_step(pl, callback, wire, tmp_path):
+def test_stop_request_makes_lightning_save_and_stop_at_one_step(pl, callback, wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "8")]}
     trainer = fit(pl, tmp_path, [callback.EbbCallback()], examples=40)
     assert trainer.global_step == 4
@@ -259,8 +259,8 @@ def test_memory_is_logged_to_lightning_loggers(pl, callback, wire, tmp_path, log
 
 @pytest.fixture
 def saved(pl, callback, wire, tmp_path):
-    """Returns a folder with the checkpoints of steps 2 and 4 of interrupted training of 10
-    steps."""
+    """Returns a folder with checkpoints of steps 2 and 4. Their training of 10 steps was
+    interrupted."""
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4)}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 5)], 20)
     wire.marks.clear()

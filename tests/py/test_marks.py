@@ -151,7 +151,7 @@ def test_thread_that_waits_to_send_does_not_block_other_threads(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
-    # In reality, another thread sets this timeout while it sends a mark that must arrive.
+    # In a job, another thread would set this timeout while sending a mark that must arrive.
     w._socket.settimeout(0.01)
     assert not w.send("KIND=other")
     w._socket.setblocking(False)

@@ -36,7 +36,7 @@ def shown(monkeypatch):
     return found
 
 
-def test_cell_can_use_notebook_variables_and_its_memory_is_shown(shell, shown):
+def test_cell_can_set_notebook_variables_and_its_memory_is_shown(shell, shown):
     shell.run_cell("%%ebb\nkept = bytearray(64 << 20)\nn = len(kept)")
     assert shell.user_ns["n"] == 64 << 20
     summary, = shown
@@ -46,7 +46,7 @@ def test_cell_can_use_notebook_variables_and_its_memory_is_shown(shell, shown):
     assert "<svg" in summary._repr_html_() and "no verdict" not in summary.verdict
 
 
-def test_cell_verdict_counts_the_steps_of_the_cell(shell, shown):
+def test_summary_of_a_cell_contains_its_number_of_steps(shell, shown):
     shell.run_cell("%%ebb\nimport ebb\nfor n in range(1, 41): ebb.step(n)")
     summary, = shown
     assert summary.steps == 40 and "40 steps" in summary.text()
@@ -59,7 +59,7 @@ def test_cell_output_names_the_growing_line(shell, shown):
     assert summary.lines[0].endswith("MiB  cell:3  kept = [bytes(size) for _ in range(5000)]")
 
 
-def test_indented_cell_or_cell_with_a_second_magic_runs(shell, shown, capsys):
+def test_indented_cell_and_cell_with_a_second_magic_can_run(shell, shown, capsys):
     shell.run_cell("%%ebb --no-lines\n%%capture out\nprint('inside')")
     shell.run_cell("%%ebb --no-lines\n    a = 1\n    b = 2")
     assert shell.user_ns["out"].stdout == "inside\n" and shell.user_ns["b"] == 2
@@ -95,7 +95,7 @@ def test_memory_of_a_cell_is_shown_even_if_the_cell_raises(shell, shown, capsys)
     assert len(shown) == 1
 
 
-def test_unknown_option_of_cell_magic_is_refused_without_running_it(shell, shown, capsys):
+def test_cell_is_not_run_if_its_magic_has_an_unknown_option(shell, shown, capsys):
     shell.run_cell("%%ebb --nonsense\nran = True")
     assert "--nonsense" in capsys.readouterr().err
     assert "ran" not in shell.user_ns and shown == []

@@ -122,12 +122,12 @@ def line_of(text, name):
     return next(i for i, line in enumerate(text.splitlines(), 1) if f"line of {name}" in line)
 
 
-def test_tests_that_do_not_leak_pass_with_the_ebb_option(tested):
+def test_healthy_tests_pass_with_the_ebb_option(tested):
     status, output = tested(SOUND, "--ebb")
     assert (status, outcomes(output)) == (0, {"passed": 9}), output
 
 
-def test_tests_that_leak_fail_and_report_line_and_growth(tested):
+def test_leaking_tests_fail_and_the_report_names_line_and_growth(tested):
     status, output = tested(LEAKS, "--ebb")
     assert (status, outcomes(output)) == (1, {"failed": 5}), output
     parts = re.split(r"^_+ (test_\w+) _+$", output, flags=re.MULTILINE)
@@ -141,7 +141,7 @@ def test_tests_that_leak_fail_and_report_line_and_growth(tested):
     assert "the memory is native; to see the call site, run" in found["test_native"]
 
 
-def test_tests_marked_no_leak_run_once_without_the_ebb_option(tested):
+def test_tests_with_the_no_leak_mark_run_once_without_ebb_option(tested):
     text = LEAKS + "\ndef test_count():\n    assert len(kept) == 3\n"
     status, output = tested(text)
     assert (status, outcomes(output)) == (0, {"passed": 6}), output
@@ -154,7 +154,7 @@ def test_left(ebb_loop):
 """
 
 
-def test_undecided_test_is_skipped_or_fails_depending_on_an_option(tested):
+def test_undecided_test_is_skipped_by_default_and_fails_on_request(tested):
     status, output = tested(UNDECIDED, "--ebb")
     assert status == 0 and outcomes(output)["skipped"] == 1, output
     assert "the loop over ebb_loop ended early" in output
@@ -210,7 +210,7 @@ def test_junit_file_of_pytest_contains_the_leak_verdict(tested, tmp_path):
 
 
 @pytest.mark.parametrize("text, expected", [(SOUND, {"passed": 9}), (LEAKS, {"failed": 5})])
-def test_leak_verdicts_of_tests_are_the_same_under_xdist(tested, text, expected):
+def test_xdist_does_not_change_the_leak_verdicts_of_tests(tested, text, expected):
     pytest.importorskip("xdist")
     _, output = tested(text, "--ebb", "-n", "2")
     assert outcomes(output) == expected, output

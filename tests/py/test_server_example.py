@@ -174,6 +174,6 @@ def test_stopping_example_server_ends_its_jobs(tmp_path):
     assert descendants(tmp_path) == []
 
 
-def test_example_server_reports_an_unknown_job(server):
+def test_example_server_answers_404_for_an_unknown_job(server):
     answer = server.http.get("/jobs/77")
     assert (answer.status_code, answer.json()["detail"]) == (404, "there is no job 77")

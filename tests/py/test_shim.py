@@ -152,7 +152,7 @@ def with_and_without(run_job, tmp_path, text, *arguments):
     return (run.status, run.stdout, run.stderr), (plain.returncode, plain.stdout, plain.stderr)
 
 
-def test_sitecustomize_of_the_user_runs_under_the_shim(run_job, tmp_path):
+def test_shim_also_runs_the_sitecustomize_of_the_user(run_job, tmp_path):
     ours, plain = with_and_without(run_job, tmp_path, "whose = 'mine'\n", "-c", LOOK)
     assert ours == plain == (0, "mine\n", "")
 
@@ -237,7 +237,7 @@ def other_pythons():
     return found
 
 
-def test_old_python_versions_start_under_ebb_without_the_shim(run_job, project):
+def test_shim_sends_steps_only_in_supported_python_versions(run_job, project):
     pythons = other_pythons()
     if not pythons:
         pytest.skip("there is no other Python on this machine")
@@ -267,7 +267,7 @@ def test_user_module_named_ebb_is_imported_instead_of_the_package(run_job, proje
     assert short(run) == EXPECTED
 
 
-def test_imported_user_module_named_ebb_is_not_replaced(run_job, project):
+def test_shim_does_not_replace_an_imported_user_module_named_ebb(run_job, project):
     (project / "train.py").write_text("import sys, types\nebb = types.ModuleType('ebb')\n"
                                       "sys.modules['ebb'] = ebb\n" + TRAIN +
                                       "    assert sys.modules['ebb'] is ebb\n")
@@ -296,7 +296,7 @@ def test_shim_can_be_disabled_by_an_option_or_a_variable(run_job, project, optio
     assert run_job(*look, options=options, env=env).stdout == "None\n"
 
 
-def test_no_shim_option_of_a_nested_run_disables_the_shim(run_job, project, tmp_path):
+def test_nested_run_with_the_no_shim_option_sends_no_marks(run_job, project, tmp_path):
     run = run_job(binary(), "run", "-q", "-d", tmp_path / "inner", "--no-shim", "--",
                   sys.executable, project / "train.py")
     assert (run.status, run.stdout) == (0, "trained\n")
@@ -359,7 +359,7 @@ def test_job_finishes_even_if_the_ebb_installation_is_incomplete(project, tmp_pa
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_steps_counted_from_zero_after_a_restart_are_progress(run_job, project):
+def test_steps_counted_from_zero_after_a_restart_count_as_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer

@@ -109,7 +109,7 @@ def test_each_step_of_a_single_optimizer_is_counted_as_one_step(wire, tracker):
     assert values(wire, "BY") == ["hook"] * len(wire.texts)
 
 
-def test_begin_mark_escapes_package_versions(wire, tracker):
+def test_line_break_in_a_package_version_adds_no_line_to_a_mark(wire, tracker):
     sys.modules["torch"].__version__ = "9.8.7\nKIND=end"
     for _ in range(2):
         tracker.on_step(Optimizer())
@@ -117,7 +117,7 @@ def test_begin_mark_escapes_package_versions(wire, tracker):
     assert values(wire, "PYTHON_VERSION") == [sys.version.split()[0]]
 
 
-def test_two_optimizers_that_step_once_per_batch_count_one_step(wire, tracker):
+def test_steps_of_two_optimizers_in_a_batch_are_counted_as_one(wire, tracker):
     critic, actor = Optimizer(), Optimizer()
     for _ in Loader(tracker, 4):
         tracker.on_step(critic)
@@ -134,7 +134,7 @@ def test_steps_of_the_optimizer_that_steps_most_often_are_counted(wire, tracker)
     assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
-def test_many_optimizers_that_step_in_turn_count_one_step_per_round(wire, tracker):
+def test_round_of_many_optimizers_that_step_in_turn_is_one_step(wire, tracker):
     many = [Optimizer() for _ in range(50)]
     for _ in range(2):
         for optimizer in many:
@@ -142,7 +142,7 @@ def test_many_optimizers_that_step_in_turn_count_one_step_per_round(wire, tracke
     assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_on_alternate_batches_count_one_step_per_pair(wire, tracker):
+def test_two_optimizers_on_alternate_batches_make_one_step_per_pair(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):
@@ -164,7 +164,7 @@ def test_steps_of_second_model_trained_after_the_first_are_counted(wire, tracker
     assert values(wire, "EPOCH") == ["1", "2", "3"]
 
 
-def test_gradient_accumulation_counts_optimizer_steps(wire, tracker):
+def test_accumulated_micro_batches_are_counted_as_one_step(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -201,8 +201,8 @@ def test_gradients_accumulated_across_epochs_do_not_shift_epoch_ends(wire, track
 
 
 def ahead(loader):
-    """Fetches one batch ahead, as accelerate does, so that the end is known before the last batch
-    is used."""
+    """Fetches one batch ahead, as accelerate does: the loader is exhausted before its last batch is
+    used."""
     batches = iter(loader)
     held = next(batches)
     for batch in batches:
@@ -353,7 +353,7 @@ def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
     assert sent(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
 
 
-def test_plain_loop_continues_step_count_of_a_trainer_ended_mid_epoch(wire, tracker):
+def test_loop_continues_step_count_of_a_trainer_that_ended_mid_epoch(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     wire.begin_training(training)
     for n, _ in enumerate(Loader(tracker, 9), 1):
@@ -364,7 +364,7 @@ def test_plain_loop_continues_step_count_of_a_trainer_ended_mid_epoch(wire, trac
     assert sent(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
 
 
-def test_deleted_trainer_no_longer_claims_the_steps(wire):
+def test_hooks_may_send_steps_once_the_trainer_is_deleted(wire):
     training = Optimizer()
     wire.begin_training(training)
     assert wire.has_source

@@ -96,7 +96,7 @@ def test_torchdata_loader_sends_epoch_marks(train, workers):
     assert {m["steps_per_epoch"] for m in run.marks("epoch")} == {3}
 
 
-def test_torch_gradient_accumulation_counts_optimizer_steps(train):
+def test_accumulated_torch_micro_batches_are_counted_as_one_step(train):
     run = train("""
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 for epoch in range(2):
@@ -110,7 +110,7 @@ for epoch in range(2):
     assert {m["steps_per_epoch"] for m in run.marks() if "steps_per_epoch" in m} == {3}
 
 
-def test_torch_optimizers_that_step_together_count_one_step(train):
+def test_torch_optimizers_that_step_together_are_counted_once(train):
     run = train("""
 other = torch.nn.Linear(4, 1)
 first = torch.optim.Adam(model.parameters(), lr=0.01)

@@ -182,7 +182,7 @@ def test_trainer_step_is_counted_once_without_the_shim(run_job, tmp_path):
     assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_trainer_without_shim_and_callback_sends_no_marks(run_job, tmp_path):
+def test_trainer_sends_no_marks_if_shim_and_callback_are_missing(run_job, tmp_path):
     needs("transformers", "accelerate")
     (tmp_path / "train.py").write_text(HF)
     run = run_job(sys.executable, tmp_path / "train.py", options=["--no-shim"])

@@ -162,7 +162,7 @@ def test_object_found_by_a_reference_search_can_be_freed_afterwards():
 
     def keeper():
         box = [Thing()]
-        ours = [box[0]]  # like the census, refers to the object from a list of its own
+        ours = [box[0]]  # the test refers to the object from a list, as the census does
         _referrers.chain(ours[0], [ours], time.monotonic() + 5)
         _referrers.owner(ours[0], [ours], time.monotonic() + 5)
         return weakref.ref(box[0])
@@ -375,7 +375,7 @@ def test_census_request_is_answered_by_a_thread_if_no_step_ends(run, monkeypatch
     assert (document["at"], document["step"]) == ("thread", 4)
 
 
-def test_census_thread_does_not_take_checkpoint_requests(run):
+def test_census_thread_leaves_checkpoint_requests_to_the_job(run):
     ebb.step(1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")

@@ -224,7 +224,7 @@ while time.monotonic() < until or n < 200:  # on a machine that stands still for
 
 @needs_mallinfo2
 @pytest.mark.skipif(not os.path.exists(BINARY), reason="ebb is not built")
-def test_verdicts_on_allocator_metrics_are_the_same_live_and_recorded(tmp_path):
+def test_live_and_recorded_verdicts_on_allocator_metrics_are_equal(tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
     env["PYTHONPATH"] = str(ROOT / "python")
     folder = tmp_path / "run"

@@ -86,7 +86,7 @@ def test_one_wheel_serves_all_supported_python_versions(wheel):
     assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
 
 
-def test_wheel_contains_only_package_program_and_library(wheel):
+def test_wheel_contains_the_package_and_binaries_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     python = ROOT / "python"
     package = {str(path.relative_to(python)) for path in (python / "ebb").rglob("*")

@@ -43,7 +43,7 @@ def recorded(tmp_path):
 
 
 @pytest.mark.parametrize("name", zoo.QUICK)
-def test_zoo_programs_are_judged_leak_or_benign_correctly(name, recorded):
+def test_verdict_on_a_zoo_program_never_contradicts_the_truth(name, recorded):
     flags, truth = truth_of(name)
     folder, counts = recorded(name, flags)
     steps = [line["step"] for line in counts]

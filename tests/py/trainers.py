@@ -66,7 +66,7 @@ class Recorder(_wire.Wire):
 
 
 def our_calls(function, *args):
-    """Returns the names of the ebb functions that a call of FUNCTION calls."""
+    """Calls FUNCTION. Returns the names of the ebb functions that ran."""
     folder, names = os.path.dirname(_wire.__file__), []
 
     def note(frame, event, _):
