@@ -1,5 +1,5 @@
-"""Hooks on four layers collect activations to draw a picture at the end: more than 50 MB/s for 20 seconds. With --stats
-the hooks collect only the mean and the standard deviation."""
+"""Hooks on four layers collect activations, more than 50 MB/s for 20 seconds, to draw a picture at the end. With
+--stats the hooks collect only the mean and the standard deviation."""
 from kit import Ledger, Pace, options, torch_cpu
 
 EPOCHS, STEPS, BATCH, WIDTH, LAYERS = 4, 50, 10_240, 32, 4

@@ -1,5 +1,5 @@
-"""A process of 700 MB stores the attention of one head in each step; in total, this is 4 % of its memory. --mean stores
-only the mean. (SMT-plusplus #2)"""
+"""A process of 700 MB stores the attention of one head in each step; in total, the stored attention is 4 % of that
+memory. --mean stores only the mean. (SMT-plusplus #2)"""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
 """The output of the training is captured in one StringIO and read at the end. The StringIO reallocates its buffer now
-and then. --flush empties it after each epoch."""
+and then. --flush empties the StringIO after each epoch."""
 import contextlib
 import io
 

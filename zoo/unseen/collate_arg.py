@@ -48,5 +48,5 @@ if __name__ == "__main__":
             n += 1
             pace.tick()
             if n == 1 or n % STEPS == 0:
-                ledger.note(n, held)  # bytes kept by the worker, by its own count
+                ledger.note(n, held)  # bytes kept by the worker, as counted by the worker itself
     ledger.close(EPOCHS, STEPS)

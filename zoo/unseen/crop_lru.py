@@ -1,4 +1,4 @@
-"""A cache of spectrograms has a limit in bytes, which it reaches late in the second epoch; then old entries are
+"""A cache of spectrograms has a limit in bytes. It is full late in the second epoch; from then on, old entries are
 evicted. With --index-only evicted entries are removed from the index and from the sum of bytes, but not from the
 cache."""
 import collections

@@ -1,5 +1,5 @@
-"""A text classifier with texts of varying length. Scores are deferred as closures over the best logits, which are never
-called. With --eager each score is computed at once. Memory differs by tens of MB from batch to batch.
+"""A text classifier with texts of varying length. Each score is deferred in a closure over the best logits, and no
+closure is ever called. With --eager each score is computed at once. Memory differs by tens of MB from batch to batch.
 """
 import random
 import kit

@@ -1,5 +1,5 @@
 """Temporal ensembling: the target is a running average of the logits of a second view. The average keeps the autograd
-graph of every view, because .detach() is missing; --detach calls it."""
+graph of every view, because a call of .detach() is missing; --detach adds it."""
 import kit
 opt = kit.options("--detach")
 torch = kit.torch_cpu()
@@ -43,7 +43,7 @@ def graph_bytes(t, own):
                 try:
                     v = getattr(node, name)
                 except RuntimeError:
-                    continue  # the tensor cannot be read, because its weight has been updated since then
+                    continue  # a saved weight cannot be read once the optimizer has updated it
                 if isinstance(v, torch.Tensor) and v.data_ptr() not in own:
                     blocks[v.untyped_storage().data_ptr()] = v.untyped_storage().nbytes()
         todo += [n for n, _ in node.next_functions]

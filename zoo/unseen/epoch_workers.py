@@ -1,4 +1,4 @@
-"""Two loader workers are started for each epoch, each with a cache that grows until the worker exits. --hard keeps
+"""Two loader workers are started for each epoch, each with a cache that grows until the worker exits. --hard also keeps
 crops in the main process."""
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
-"""A mapped file that is read once per epoch: its pages stay resident (RssFile) until the kernel
-reclaims them. With --leak each batch is copied out of the mapping, and the copies are kept for replay.
+"""Reads a mapped file once per epoch. The pages of the file stay resident (RssFile) until the kernel reclaims them.
+With --leak each batch is copied out of the mapping, and the copies are kept for replay.
 """
 import os, tempfile
 import kit, marks

@@ -1,6 +1,6 @@
 """Every batch creates a thread pool. All pools are kept, to be shut down at the end. Each thread has a scratch buffer
-in a threading.local, which lives as long as the thread. With --fixed all batches share one pool. Sends its marks as raw
-datagrams, and does not use torch."""
+in a threading.local; the buffer lives as long as the thread. With --fixed all batches share one pool. Sends its marks
+as raw datagrams, and does not use torch."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import kit, marks

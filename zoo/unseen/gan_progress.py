@@ -34,7 +34,7 @@ G = nn.Sequential(nn.Unflatten(1, (32, 4, 4)), block(32, 64), block(64, 32),
 D = nn.Sequential(nn.Conv2d(3, 16, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(16, 32, 4, 2, 1),
                   nn.LeakyReLU(0.2),
                   nn.Flatten(), nn.Linear(32 * 64, 1))
-# keeps label statistics in a table larger than necessary
+# a table of label statistics, larger than necessary
 codebook = nn.Embedding(90_000, 256)
 opt_g = torch.optim.Adam(G.parameters(), 2e-4, betas=(0.5, 0.999))
 opt_d = torch.optim.Adam(D.parameters(), 2e-4, betas=(0.5, 0.999))

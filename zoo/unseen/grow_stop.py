@@ -1,4 +1,4 @@
-"""Progressive stacking: the network gets another block every 15 steps until it has eight, halfway through the run, and
+"""Progressive stacking: the network gets another block every 15 steps. Halfway through the run it has eight blocks, and
 then keeps its size. With --freeze-old the older blocks are frozen and their Adam moments freed. Neither variant
 leaks."""
 import torch

@@ -45,7 +45,7 @@ class DriftTrainer(Trainer):
 
 
 def graph_bytes(total):
-    """Returns the bytes that the graph of `total` keeps alive, which are results saved for tanh."""
+    """Returns the bytes kept alive by the graph of `total`: the results that tanh has saved."""
     if not isinstance(total, torch.Tensor):
         return 0
     todo, seen, size = [total.grad_fn], set(), 0

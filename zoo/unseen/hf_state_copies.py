@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: whenever it logs, a callback copies the Trainer's state, so that training can be rolled back.
+"""Hugging Face Trainer: at each log entry, a callback copies the Trainer's state, so that training can be rolled back.
 Each copy contains the whole log so far. --last keeps only the newest copy. (trieste #88)"""
 import copy
 import sys

@@ -12,7 +12,7 @@ from transformers.trainer_callback import PrinterCallback
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (4, 3, 3) if TINY else (5, 42, 20)
-# bytes of a tuple, its floats, its slot in the list, and its integer, which padding does not have
+# bytes per token: a tuple, two floats, a slot in the list, and an integer (not for padding)
 WORDS, EACH = 2000, 72 + 2 * 24 + 8 + 24
 
 

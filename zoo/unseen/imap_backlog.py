@@ -26,7 +26,7 @@ def seeds(room, is_over):
 
 
 def feed(room):
-    """Lets the pool start three tasks in the time of one training step."""
+    """Allows the pool to start three more tasks per training step."""
     while True:
         time.sleep(PACE_S / 3)
         room.release()

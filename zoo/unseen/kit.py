@@ -68,8 +68,8 @@ def rss():
 
 
 class Ledger:
-    """Collects (step, live bytes) according to the program's own count; the last line of the output summarizes
-    it."""
+    """Collects pairs of (step, live bytes), as counted by the program itself; the last line of the output
+    summarizes them."""
 
     def __init__(self):
         self.rows = []

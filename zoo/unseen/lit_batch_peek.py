@@ -1,5 +1,5 @@
 """Lightning with three batches per optimizer step. A callback keeps one batch per step for pictures at the end of the
-epoch, but does not free these batches afterwards. With --clear it does."""
+epoch, and frees these batches afterwards only with --clear."""
 import logging
 import warnings
 

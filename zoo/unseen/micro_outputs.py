@@ -1,5 +1,5 @@
 """Gradients are accumulated over four micro-batches. A meter keeps their outputs, from which one value is logged per
-step. It uses only the last four outputs but is never cleared. With --clear it is cleared after each step."""
+step. The meter needs only the last four but is never cleared. With --clear it is cleared after each step."""
 from kit import Ledger, Pace, options, torch_cpu
 
 MICRO, BATCH, CLASSES = 4, 16, 4096

@@ -1,5 +1,5 @@
-"""Contrastive training with a bank for the keys of the last 75 batches, which is full after one and a half epochs. With
---all-keys the bank has no limit."""
+"""Contrastive training with a bank for the keys of the last 75 batches. The bank is full after one and a half epochs.
+With --all-keys the bank has no limit."""
 from collections import deque
 
 from kit import Ledger, Pace, options, torch_cpu

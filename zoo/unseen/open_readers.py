@@ -1,4 +1,4 @@
-"""Samples from 24 interleaved shards: the reader of each shard is a generator that keeps its position and a shuffle
+"""Training samples are read from 24 shards in turn. The reader of a shard is a generator with a position and a shuffle
 buffer. Readers are stored by shard, so all of them are open within the first epoch. With --by-epoch they are stored by
 epoch and shard, and those of earlier epochs are never resumed."""
 import random

@@ -9,7 +9,7 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 45)
 PIECES, SIDE, FRAMES = 4, 128, 8
-history = []  # windows that were normalized
+history = []  # normalized windows, never removed
 
 
 def normalize(frames):

@@ -1,5 +1,5 @@
-"""Trains in numpy on sounds that a small C library resamples. The library returns a buffer for each sound, which is
-never freed; `--release` frees it after use. The script sends marks for its steps.
+"""Trains in numpy on sounds that a small C library resamples. The library returns a buffer for each sound. The buffers
+are never freed; `--release` frees each after use. The script sends marks for its steps.
 """
 
 import argparse

@@ -29,7 +29,7 @@ LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
 LOOKS = 8  # verdicts requested per epoch
 TIMEOUT_S = 400
-SETTLED = 0.15  # growth rates are compared from this fraction of the leak on
+SETTLED = 0.15  # growth rates are measured after the first 15 % of the leaking steps
 CLOSE = 0.2
 KEYS = 4  # number of columns that identify a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
@@ -150,8 +150,8 @@ def slope(points):
 
 
 def true_rate(count, truth):
-    """Returns the true growth in bytes per step: that of the samples of resident memory, or the live bytes in the truth
-    if a worker grows."""
+    """Returns the true growth in bytes per step: the slope of the program's samples, or for growing workers the listed
+    rate."""
     if truth.get("grows_in"):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)
@@ -189,9 +189,9 @@ def same_function(have, want):
 
 
 def culprit_row(run_dir, truth):
-    """Returns (row, is_line) for the first of three rows of `ebb heap` that names the responsible code. is_line is true
-    if the row's line is in that code, and false if only its innermost frame in the program is. The row is 0 if none
-    matches."""
+    """Returns (row, is_line). The row is the number of the first of the top three rows of `ebb heap` that names the
+    responsible code, or 0 if none does. is_line is false if the line shown in the row is not in the program, but the
+    line that called it is."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 
@@ -208,7 +208,7 @@ def culprit_row(run_dir, truth):
 
 
 def looks_at(run_dir, truth):
-    """Returns [(step, word)], with eight steps per epoch."""
+    """Returns [(step, verdict word at that step)], for eight steps per epoch."""
     epoch = truth["steps_per_epoch"]
     steps = sorted({max(1, round(epoch * i / LOOKS))
                     for i in range(1, LOOKS * truth["epochs"] + 1)})
@@ -218,8 +218,8 @@ def looks_at(run_dir, truth):
 
 
 def timing(looks, truth):
-    """Returns the number of epochs from the start of the leak until the verdict word stayed right, and the number of
-    false alarms."""
+    """Returns how many epochs after the start of the leak the verdict word became right and stayed right to the end,
+    and the number of false alarms."""
     start, since = truth.get("leak_from_step", 0), None
     for step, word in reversed(looks):
         if step <= start or word not in truth["words"]:
@@ -236,7 +236,7 @@ def judge(name, mode, truth, args):
     found = {"run": name, "program": truth["program"], "variant": truth["variant"],
              "set": truth["set"], "mode": mode, "leak": truth["leak"]}
     count = own_count(run_dir)
-    # --no-marks is needed because some programs of set e always send marks
+    # some programs of set e always send marks, so --no-marks makes ebb ignore them
     options = ["--no-marks"] if mode == "nomarks" else []
     answer = zoo.judge(run_dir, *options) if count else None
     if answer is None:
@@ -294,7 +294,7 @@ def grades(results):
 
 
 def totals_of(results):
-    """Returns a sentence for each summary value of the runs of one mode."""
+    """Returns sentences that summarize the runs of one mode, one for each value."""
     leaks = [r for r in results if r["leak"]]
     benign = [r for r in results if not r["leak"]]
     errors = [abs(r["rate_error"]) for r in leaks if r["rate_error"] is not None]

@@ -1,5 +1,5 @@
-"""Two workers read an endless stream of clips faster than training uses them: the batches waiting in shared memory grow
-to 60, which is the loader's limit. With --hard the loop also keeps the four hardest clips of each batch. (pytorch
+"""Two workers read an endless stream of clips faster than training uses them: the number of batches that wait in shared
+memory grows to 60, the loader's limit. With --hard the loop also keeps the four hardest clips of each batch. (pytorch
 #44528, #5902)"""
 import time
 

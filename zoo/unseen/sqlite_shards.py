@@ -13,7 +13,7 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 4) if TINY else (4, 50, 8)
 ROWS, FLOATS, PER_ITEM, LEASE = (400 if TINY else 6000), 2048, 8, 16
-PAGES = 3  # pages of 4 kB for a row of 8 kB and its header
+PAGES = 3  # a row of 8 kB and its header need three pages of 4 kB
 
 
 def fill(path):

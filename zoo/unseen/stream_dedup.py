@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tally import TINY, Tally, flag
 
 STEPS, BATCH, EPOCHS, ROOM = (4, 4, 3, 5) if TINY else (36, 8, 5, 100)
-WORDS, HEAD = 30_000, 10_000  # words per document, and words that identify a document
+WORDS, HEAD = 30_000, 10_000  # number of words per document, and how many of them identify it
 
 
 class Stream(IterableDataset):

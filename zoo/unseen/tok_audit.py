@@ -12,7 +12,7 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, BATCH, WORDS = (6, 4, 40) if TINY else (230, 16, 420)
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-TOKEN = 112  # bytes per token: 64 for the vectors of an encoding, and at least 24 for its text
+TOKEN = 112  # bytes per token: 64 in the vectors of an encoding, and about 48 for the text
 
 
 def word(rng):
