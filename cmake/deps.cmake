@@ -43,7 +43,7 @@ ebb_dependency(ebb_zstd libzstd libzstd-dev libzstd.a)
 ebb_dependency(ebb_ncursesw ncursesw libncurses-dev libncursesw.a libtinfo.a)
 ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
 # Links only the parts of libdw that read ELF and DWARF. libdwfl is left out, because it would search for files on
-# servers, and with it bzip2 and lzma. Newer versions of libdw require zstd.
+# servers; so are bzip2 and lzma, which only libdwfl needs. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
 # Since elfutils 0.192, the packaged archives may call functions of a library that they do not contain.
 if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)

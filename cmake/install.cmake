@@ -8,7 +8,7 @@ if(SKBUILD)
   if(EBB_HAS_GLIBC)
     install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
   endif()
-  # Python executes this line at startup: EBB_ATTACH=1 allows ebb attach without ptrace.
+  # Python executes the line in this file at startup. With EBB_ATTACH=1 the line allows ebb attach without ptrace.
   install(FILES python/ebb-attach.pth DESTINATION . COMPONENT python)
 endif()
 

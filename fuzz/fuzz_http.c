@@ -33,7 +33,7 @@ static struct {
     struct live *live;
     struct routes *routes;
     struct http *http;
-    unsigned news; /* Notifications about jobs since the program started. */
+    unsigned news; /* Number of notifications about jobs since the program started. */
     char dir[64];
 } s;
 

@@ -1,5 +1,5 @@
 /* Fuzzes the receiver of marks with arbitrary datagrams on its socket, including hello messages
- * that name a reply socket. The receiver lives through all inputs, so peers added by earlier inputs
+ * that name a reply socket. All inputs go to the same receiver, so peers added by earlier inputs
  * still exist. */
 #include <stdio.h>
 

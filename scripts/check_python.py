@@ -2,7 +2,7 @@
 """Checks Python files: syntax of the oldest supported Python, width, and pyflakes.
 
     scripts/check_python.py FILE...
-    scripts/check_python.py <FILES     (each ended by a NUL)
+    scripts/check_python.py <FILES     (FILES has paths, each followed by a NUL)
 
 Use standard input while tests are running: some tests take a Python process with lightning.py on its command line for
 a training job.

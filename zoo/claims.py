@@ -1,8 +1,7 @@
-"""Checks the evidence against hypotheses in a diagnosis, by the bytes that the program itself counted.
+"""Checks the arguments of a diagnosis against its hypotheses, using the bytes that the program itself counted.
 
-Every sentence of this evidence must be of a kind listed in this file; a sentence of an unknown kind is reported. Claims
-about bytes that the program counts are checked. Sentences about resident pages of one type, processes or settings are
-not checked.
+Every argument must be a sentence of a kind listed in this file; an unknown kind is an error. Claims about bytes that
+the program counts are checked. Sentences about resident pages of one type, processes or settings are not checked.
 """
 
 import re
@@ -168,7 +167,8 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
 
 
 def contradicted(doc, counters, true_keys):
-    """Returns the sentences that the counters contradict, that reject the true hypothesis, or whose type is unknown."""
+    """Returns a message for each sentence that the counters contradict or whose kind is unknown, and one more if the
+    diagnosis rejects every true hypothesis."""
     wrong = []
     for h in doc["hypotheses"]:
         for sentence in h["against"]:

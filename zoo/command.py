@@ -26,9 +26,9 @@ def count(text):
 
 
 def call(command, timeout=None, *, env, **how):
-    """Runs a child process without a terminal, so that it cannot read typed keys, and returns (status, its stderr). The
-    status is "timeout" if the child took too long. The child is killed when this command ends, and the child's
-    folder for temporary files is always removed."""
+    """Runs COMMAND without a terminal, so that it cannot read typed keys, and returns (status, its stderr). The status
+    is "timeout" if COMMAND took too long. COMMAND is killed if this Python program ends, and the folder for its
+    temporary files is always removed."""
     with tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True) as folder:
         return _wait(command, timeout, env={**env, "TMPDIR": folder}, **how)
 

@@ -171,7 +171,7 @@ def settle():
 
 
 def not_here(why):
-    """Exits with the status NOT_HERE and the reason, because this machine cannot run the program."""
+    """Prints the reason WHY this machine cannot run the program, and exits with the status NOT_HERE."""
     print(f"zoo: not here: {why}", file=sys.stderr)
     sys.exit(NOT_HERE)
 

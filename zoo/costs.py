@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures how usual measures against memory growth change memory and speed of the training in examples/seed_case.py.
+"""Measures how common remedies for memory growth change the memory and the speed of examples/seed_case.py.
 
     zoo/costs.py [--rounds 5] [--lanes 1] [--python PYTHON] [-- options of seed_case.py]
 
-Each measure is tested in its own process. The measures alternate within each round, so that other load of the machine
-affects all of them. With --lanes, each lane runs separate rounds on its own CPUs. Prints three numbers per measure. The
+Each remedy runs in its own process. The remedies alternate within each round, so that other load of the machine
+affects all of them. With --lanes, each lane runs separate rounds on its own CPUs. Prints three numbers per remedy. The
 first is the time of a step relative to the plain training: the median of the rounds' ratios, and their range. The first
 two steps are left out, because they load and compile. The second is the peak memory of all processes of the training
 (PSS). The third is the growth from the end of the second step to this peak.

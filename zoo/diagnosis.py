@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares `ebb diagnose` on the zoo's recordings with the truth and the programs' own counters.
 
-    zoo/diagnosis.py                      the recordings in build/zoo-runs
-    zoo/diagnosis.py --record             makes them first, about a minute each
+    zoo/diagnosis.py                      uses the recordings in build/zoo-runs
+    zoo/diagnosis.py --record             makes these recordings first, about a minute each
     zoo/diagnosis.py dict_cache --out DIR
 
-Prints one line for each program, then every contradiction, then the required accuracies. The exit status is 1 if one of
-these is not reached.
+Prints one line for each program, then every contradiction, then the requirements. The exit status is 1 if a
+requirement is not met.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def options():
 
 
 def adds_up(ledger):
-    """Checks that the parts of the ledger add up to RSS, at its start and at its end, and that none is negative."""
+    """Returns whether the parts of the ledger add up to RSS at its start and at its end, and no part is negative."""
     entries = ledger["entries"]
     totals = [(sum(e[f"{moment}_bytes"] for e in entries), ledger[f"rss_{moment}_bytes"])
               for moment in ("start", "now")]

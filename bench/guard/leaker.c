@@ -151,8 +151,8 @@ static void *make_checkpoints(void *unused)
     return unused;
 }
 
-/* Leaks on a schedule of absolute times, so that a delay is caught up, and also while a checkpoint
- * is being written. */
+/* Leaks on a schedule of absolute times, so that a delay is caught up. The leak continues while a
+ * checkpoint is being written. */
 static void leak(void)
 {
     const size_t piece = set.rate_mib > 0 && set.rate_mib < 256 ? MIB / 4 : MIB;

@@ -25,7 +25,7 @@ SIDES = {"off": (0, 0), "hooks": (1, 0), "small": (1, 1)}
 
 class Switch:
     def __init__(self, path):
-        self.library = ctypes.PyDLL(path)  # PyDLL holds the GIL during the calls, which they require.
+        self.library = ctypes.PyDLL(path)  # The library's functions require the GIL, which PyDLL holds.
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = self.find_header()
@@ -38,7 +38,7 @@ class Switch:
                 found = re.match(r"([0-9a-f]+)-.*memfd:ebb-heap", line)
                 if found:
                     return ctypes.c_void_p(int(found[1], 16))
-        return None  # No samples yet, or not running under ebb run.
+        return None  # No block was sampled yet, or this process does not run under ebb run.
 
     def set(self, side):
         self.library.ab_set(*SIDES[side])

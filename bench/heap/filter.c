@@ -6,7 +6,7 @@
  *
  * "pair" allocates a block of 64 bytes and frees it at once. "mix" allocates 16 to 1,024 bytes and
  * frees in random order among 4,096 blocks. The column "live" is the number of live samples. Their
- * addresses are spread like those of a heap of that many times 512 KiB; the heap itself is small,
+ * addresses are spread as in a heap with one sample per 512 KiB; the heap itself is small,
  * because only the filter is measured. With LD_PRELOAD (under `ebb run`), the preloaded malloc is
  * another variant. This variant has the same number of samples; they are created by cutting one
  * mapping into pieces. */
@@ -217,7 +217,8 @@ static void add_live(uint32_t n)
     }
 }
 
-/* Reserves 10 GiB that are never touched. */
+/* Creates N live samples for the preloaded variant: reserves N times 512 KiB, which are never
+ * touched, and cuts this mapping into N pieces. */
 static void add_live_pieces(uint32_t n)
 {
     const size_t page = 4096, len = (size_t)n << 19;

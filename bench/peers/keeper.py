@@ -3,7 +3,7 @@
 
     keeper.py --out FILE --deadline SECONDS [--look-ms MS] -- COMMAND...
 
-This process is a subreaper: processes of the tool that outlive the job are counted, and none is left running. --look-ms
+This process is a subreaper: processes of the tool that outlive the job are included and finally killed. --look-ms
 adds up the memory of all processes at that interval, which disturbs timed runs. File pages are excluded: their share
 per process depends on how many other programs map the same libraries.
 """

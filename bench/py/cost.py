@@ -15,7 +15,7 @@ removed from the running process and restored (cost_job.py):
   outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
 
 --costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the upper bound
-of "all" is also one for each part.
+of "all" is also an upper bound of each part.
 
 The cost is the mean of the differences within rounds. Its 95 % interval is a bootstrap over the rounds, and the upper
 bound is the upper end of that interval. The supervisor runs during both kinds of blocks, so its use of cores and

@@ -46,7 +46,7 @@ class Profiler:
     hook."""
 
     def __init__(self, library):
-        self.library = ctypes.PyDLL(library)  # PyDLL holds the GIL during the calls.
+        self.library = ctypes.PyDLL(library)  # The library's functions require the GIL, which PyDLL holds.
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = None
@@ -310,7 +310,7 @@ def make_data(torch):
 
 
 class InOrder:
-    """Samples without creating a list of a billion numbers."""
+    """A sampler for DataLoader that counts to a billion without a list of the numbers."""
 
     def __iter__(self):
         return iter(range(1 << 30))

@@ -137,8 +137,8 @@ class Load:
             thread.start()
 
     def wait_for_more(self, count):
-        """Waits until COUNT more jobs are accepted. On a slow machine, no job may be accepted between two kills
-        otherwise."""
+        """Waits until COUNT more jobs are accepted. If it did not wait, a slow machine might accept no job between two
+        kills."""
         wanted, until = len(self.accepted) + count, time.monotonic() + SETTLE_S
         while len(self.accepted) < wanted and time.monotonic() < until:
             time.sleep(0.01)

@@ -124,7 +124,7 @@ def cgroups():
 # ---- parts --------------------------------------------------------------------------------------
 
 def fsync_s(folder):
-    """Returns the minimum duration of a commit on this disk: a small write and fdatasync in the same folder."""
+    """Returns the duration of a small write and fdatasync in FOLDER; no commit there can be faster."""
     fd = os.open(os.path.join(folder, "fsync-probe"), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         began = time.monotonic()

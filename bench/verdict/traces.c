@@ -333,7 +333,7 @@ enum { H200_ROWS = 60000, H200_MARKS = 4096, H200_PIDS = 64 };
 static struct sample_line rows[H200_ROWS];
 static struct mark_line h200_marks[H200_MARKS];
 
-/* Judges one process up to step UNTIL_STEP, or with all rows if it is 0. */
+/* Judges one process up to step UNTIL_STEP, or with all rows if UNTIL_STEP is 0. */
 static void h200_judge(int pid, size_t n, size_t n_marks, uint64_t per_epoch, uint64_t until_step,
                        bool use_marks, struct verdict_result *ret)
 {

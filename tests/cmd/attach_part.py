@@ -1,4 +1,4 @@
-"""Replaces the module ebb._attach by a fake that only records its calls, in a minimal installation of ebb. The tests of
+"""Makes a minimal installation of ebb, in which a fake records the calls of the module ebb._attach. The tests of
 `ebb attach` thus need only the program, not ebb's Python package."""
 
 import pathlib

@@ -43,7 +43,7 @@ class Guarded:
     def __init__(self, folder):
         self.folder = folder
         self.tag = f"GUARDED_JOB={uuid.uuid4().hex}"
-        # A socket address limits the length of the path.
+        # In /tmp, so that the paths of the sockets are short enough for socket addresses.
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
         self.sockets.chmod(0o777)
         self.seen = set()

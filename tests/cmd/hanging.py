@@ -8,7 +8,8 @@ from commands import ROOT
 
 
 class Hanging:
-    """Controls the hang through FILE, which holds the hanging folder and, optionally, the affected processes."""
+    """Controls the hang through FILE, which contains the path of the hanging folder and, optionally, the affected
+    processes."""
 
     def __init__(self, file):
         self.file = pathlib.Path(file)

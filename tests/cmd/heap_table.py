@@ -160,7 +160,7 @@ def lines_of(python, codes, instructions):
 
 
 def with_filters(settings):
-    """Returns the value that ebb would give EBB_HEAP if the tests themselves run under seccomp filters."""
+    """Returns the value that ebb would write to EBB_HEAP: SETTINGS and the number of this process's seccomp filters."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     filters = int(status.get("Seccomp_filters", status.get("Seccomp", "0") != "0"))

@@ -1,5 +1,5 @@
-"""Starts three Ray actors, one of which keeps every argument it receives. Its command-line argument is the duration in
-seconds."""
+"""Starts three Ray actors, one of which keeps every argument it receives. The command-line argument of this program is
+the duration in seconds."""
 
 import sys
 import time

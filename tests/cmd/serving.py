@@ -182,7 +182,7 @@ def small_disk(folder):
 
 
 def fill(path):
-    """Fills all free space of the file system with the file PATH."""
+    """Creates the file PATH, which takes all free space of its file system."""
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
         while True:
             f.write(b"x" * 4096)

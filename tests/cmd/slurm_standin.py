@@ -1,13 +1,13 @@
-"""Fake commands of Slurm, which run jobs on this machine and fail if a test wants it.
+"""Fake commands of Slurm, which run jobs on this machine and fail on request of a test.
 
 `make_slurm(folder)` makes FOLDER/bin with sbatch, squeue, scancel and sacct. Files in FOLDER change what they do:
 
-    down      every command fails as if the controller did not answer
+    down      every command fails as if Slurm's controller did not answer
     refuse    sbatch fails with the text of this file
     hold      submitted jobs stay pending
-    mute      sbatch submits the job, prints no number, and is killed
-    slow      commands take this many seconds
-    accounts  sacct knows jobs; otherwise it fails as if there was no accounting
+    mute      sbatch submits the job and is killed before it prints the job's number
+    slow      each command takes the number of seconds in this file
+    accounts  sacct works; if this file is missing, sacct fails as on a cluster without accounting
 """
 
 import fcntl
@@ -133,7 +133,7 @@ def sbatch(slurm, arguments):
 def job(slurm, arguments):
     """Runs the command of one job and records its state from start to end."""
     number, command = arguments[0], arguments[1:]
-    os.closerange(3, 256)  # includes the lock that was inherited from the server
+    os.closerange(3, 256)  # releases the lock inherited from the server
 
     def state(new, **more):
         def change(jobs):

@@ -221,7 +221,7 @@ def test_attach_works_if_the_interpreter_file_was_deleted_or_renamed(attach, ins
         assert installed.notes()[0] == f"start {job.pid}"
 
 
-def test_attach_times_out_if_the_program_stays_inside_a_c_call(installed, open_folder):
+def test_ctrl_c_cancels_attach_while_the_program_runs_a_c_call(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -286,7 +286,7 @@ def test_guard_of_an_attached_job_only_warns_by_default(attach):
         assert job.wait() == 0 and job.stdout.read() == "finished\n"
 
 
-def test_guard_of_an_attached_job_stops_it_if_the_option_allows(attach):
+def test_guard_option_lets_the_guard_stop_an_attached_job(attach):
     with program(GROWING) as job:
         result = attach("--limit", "300M", "--guard", job.pid)
         assert result.returncode == 0, result.stderr

@@ -102,7 +102,7 @@ def start_ebb(installed, folder, pid):
                             preexec_fn=forbid_ptrace, **USER)
 
 
-def test_process_started_with_ebb_attach_is_attached_without_ptrace(installed, folder):
+def test_attach_works_without_ptrace_if_ebb_attach_variable_is_set(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "attach", "--for", "300ms", process.pid)
         assert result.returncode == 0, result.stderr
@@ -112,7 +112,7 @@ def test_process_started_with_ebb_attach_is_attached_without_ptrace(installed, f
         assert process.communicate()[0] == "finished\n" and process.returncode == 0
 
 
-def test_attach_without_ptrace_or_ebb_attach_is_refused_with_advice(installed, folder):
+def test_attach_is_refused_without_ptrace_and_ebb_attach_variable(installed, folder):
     with job(installed, folder, opts_in="0") as process:
         result = ebb(installed, folder, "attach", process.pid)
         assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")

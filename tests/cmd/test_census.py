@@ -219,7 +219,7 @@ def test_census_of_finished_run_shows_last_stored_census(job):
         assert grown == 5
 
 
-def test_finished_run_without_a_census_gets_advice(job):
+def test_census_command_advises_if_a_finished_run_stored_no_census(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),

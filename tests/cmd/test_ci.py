@@ -47,7 +47,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_leak_with_fail_on_leak_exits_with_3_and_a_junit_failure(run, job, tmp_path):
+def test_fail_on_leak_option_makes_a_leaking_job_exit_with_3(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -58,7 +58,7 @@ def test_leak_with_fail_on_leak_exits_with_3_and_a_junit_failure(run, job, tmp_p
     assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
 
 
-def test_healthy_job_with_fail_on_leak_exits_with_0(run, job, tmp_path):
+def test_healthy_job_with_fail_on_undecided_option_exits_with_0(run, job, tmp_path):
     result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
     assert (result.returncode, result.stderr) == (0, "")
     assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
@@ -71,11 +71,11 @@ def test_junit_file_marks_an_undecided_job_as_skipped(run, tmp_path):
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_short_job_with_fail_on_undecided_exits_with_3(run):
+def test_fail_on_undecided_option_makes_a_short_job_exit_with_3(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_failed_job_with_fail_on_undecided_keeps_its_exit_status(run, tmp_path):
+def test_fail_on_option_keeps_the_exit_status_of_a_failed_job(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")
@@ -140,7 +140,7 @@ def test_compare_fails_if_the_peak_is_higher(compare):
     assert "allowed increase: 100 MiB" in result.stdout
 
 
-def test_compare_accepts_a_peak_increase_within_the_peak_option(compare):
+def test_compare_accepts_a_peak_increase_that_peak_option_allows(compare):
     assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
 
 
@@ -198,7 +198,7 @@ def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, c
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_exits_as_its_fail_on_variable_requires(tmp_path, fail_on, status):
+def test_gitlab_template_passes_its_fail_on_variable_to_ebb(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

@@ -242,7 +242,7 @@ def test_jobs_table_has_a_column_for_each_main_fact_of_a_job(server, client):
 
 
 @pytest.mark.parametrize("word", ["undecided", "filling"])
-def test_jobs_table_shows_time_to_oom_for_uncertain_verdicts(server, client, word):
+def test_jobs_table_shows_time_to_oom_only_if_a_leak_is_certain(server, client, word):
     list_of(server, [{**JOB, "verdict": {**JOB["verdict"], "verdict": word, "leak": None}}])
     assert client("jobs").stdout.splitlines()[1].endswith("7 min 20 s left")
 
@@ -481,7 +481,7 @@ def test_wait_command_polls_when_the_server_has_too_many_waiters(server, client)
     assert (result.returncode, result.stderr, answers) == (3, "", [])
 
 
-def test_wait_command_that_polls_returns_at_its_timeout(server, client):
+def test_polling_wait_command_returns_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", lambda query, body: busy() if "until" in query else reply(JOB))
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 

@@ -74,7 +74,7 @@ def test_job_with_missing_program_fails_with_status_127(client):
     assert 'command not found: "/no/such/program"' in result.stdout
 
 
-def test_submit_follow_option_prints_the_log_and_exits_as_the_job(client):
+def test_submit_follow_option_prints_log_and_exits_with_job_status(client):
     result = client("submit", "--follow", "--", "sh", "-c",
                     "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
     assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")

@@ -227,7 +227,7 @@ def test_node_with_a_damaged_recording_is_marked_in_its_row(job):
     assert "is not an ebb recording" in run_ebb("show", folder).stdout
 
 
-def test_node_with_an_empty_folder_is_shown_as_running(job):
+def test_node_with_an_empty_folder_is_shown_as_unreadable(job):
     folder = job(2, 2, 60)
     (folder / "node-02").mkdir()
     doc, status = verdict_json(folder)
@@ -262,7 +262,7 @@ def test_two_folders_with_the_same_node_number_are_reported(job):
     assert "several folders have this node number" in run_ebb("show", folder).stdout
 
 
-def test_newest_folder_of_a_node_is_used_if_it_has_several(job):
+def test_newest_folder_is_used_if_a_node_has_several_folders(job):
     folder = job(2, 2, 60, "lost=1")
     shutil.copytree(folder / "node-00", folder / "node-01.1")
     doc, _ = verdict_json(folder)

@@ -187,7 +187,7 @@ def test_new_control_connection_receives_state_and_samples_and_log(guarded):
     guarded.wait_for_facts()
 
 
-def test_control_connection_receives_every_kind_of_live_message(guarded):
+def test_control_connection_receives_marks_progress_and_verdicts(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     mark = control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")[-1]
@@ -201,7 +201,7 @@ def test_control_connection_receives_every_kind_of_live_message(guarded):
     guarded.wait_for_facts()
 
 
-def test_control_connection_over_the_maximum_closes_the_oldest(guarded):
+def test_ninth_control_connection_closes_the_oldest_one(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     listeners = [Control(path) for _ in range(8)]
@@ -356,7 +356,7 @@ def test_checkpoint_request_is_accepted_while_the_guard_is_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_command_checkpoint_is_complete_when_its_file_appears(guarded):
+def test_checkpoint_by_command_completes_when_done_file_appears(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)
@@ -366,7 +366,7 @@ def test_command_checkpoint_is_complete_when_its_file_appears(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_request_is_refused_without_a_job_handler(guarded):
+def test_checkpoint_request_is_refused_if_no_rank_is_connected(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     control = connect(guarded)
     answer = control.ask(do="checkpoint")

@@ -153,7 +153,7 @@ def test_doctor_advises_on_low_open_file_limit(ebb):
 
 
 @pytest.mark.parametrize("inside", ["lib/python3.11/site-packages", "lib/python3/dist-packages"])
-def test_doctor_finds_torch_of_the_python_on_path(ebb, tmp_path, inside):
+def test_doctor_finds_the_torch_installed_for_the_python_on_path(ebb, tmp_path, inside):
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python3"
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -191,7 +191,7 @@ def test_doctor_succeeds_if_python_is_missing(ebb, tmp_path):
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 
 
-def test_doctor_reports_files_missing_next_to_a_copied_program(ebb, ebb_as_nobody):
+def test_doctor_reports_files_that_a_copied_program_lacks(ebb, ebb_as_nobody):
     alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
     assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
     assert "make install" in alone["advice"]

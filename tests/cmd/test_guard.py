@@ -57,7 +57,7 @@ def test_guard_actions_are_in_run_json_and_recording(guarded):
     assert len(doc["end"]["last_samples"]) > 1
 
 
-def test_memory_freed_on_the_host_by_the_end_of_a_job_is_recorded(guarded):
+def test_memory_freed_when_the_job_ends_is_recorded(guarded):
     guarded.run(*LINES, *trainer("steps=10", "base_mib=90"))
     given = guarded.facts()["given_back"]
     assert given["gpus"] is not None
@@ -199,7 +199,7 @@ def run_until(guarded, said, *arguments):
     return result
 
 
-def test_dry_run_option_reports_guard_actions_without_taking_them(guarded):
+def test_dry_run_option_prints_guard_actions_but_takes_none(guarded):
     result = run_until(guarded, "guard: (dry run) stopping the job", *LINES, "--dry-run",
                        *trainer("steps=150", "leak_kib=512", "save_ms=100", "checkpoint=saved",
                                 "until=enough"))
@@ -293,14 +293,14 @@ def test_checkpoint_signal_is_not_sent_to_a_job_without_a_handler(guarded):
     assert doc["guard"]["checkpoints"] == []
 
 
-def test_checkpoint_command_confirms_the_checkpoint_by_its_exit(guarded):
+def test_exit_of_the_checkpoint_command_confirms_the_checkpoint(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "echo $EBB_CHECKPOINT_ID > asked",
                          *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "command")
     assert (guarded.folder / "asked").read_text() == "1\n"
 
 
-def test_checkpoint_completes_when_its_file_follows_command_exit(guarded):
+def test_checkpoint_completes_when_file_appears_after_command_exit(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "(sleep 0.5; touch made) &",
                          "--checkpoint-done", "made", *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "file")
@@ -319,8 +319,8 @@ MORE = 10  # Enough steps for the test, but too few for another planned restart.
 
 
 def in_segments(count, *settings, first=":"):
-    """Returns a trainer that trains without end in all segments before the last of COUNT, and for MORE steps in the
-    last one. FIRST is a shell command executed before each segment."""
+    """Returns a trainer for COUNT segments. The last segment trains for MORE steps; each earlier one trains until it is
+    stopped. FIRST is a shell command executed before each segment."""
     steps = f"""
         if [ "$EBB_SEGMENT" -lt {count - 1} ]; then steps=100000
         else [ -e steps ] || echo $(($(cat saved) + {MORE})) > steps; steps=$(cat steps); fi

@@ -164,7 +164,7 @@ def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
     try:
         while os.read(master, 4096):
             pass
-    except OSError:  # All processes have closed the terminal.
+    except OSError:  # Reading fails once all processes have closed the terminal.
         pass
     os.close(master)
     process.wait(timeout=PATIENCE_S)

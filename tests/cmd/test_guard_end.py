@@ -158,7 +158,7 @@ def kept(guarded):
     return client
 
 
-def test_job_with_keep_on_exit_finishes_if_ebb_run_is_killed(guarded):
+def test_keep_on_exit_option_lets_job_finish_if_ebb_run_is_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -170,7 +170,7 @@ def test_job_with_keep_on_exit_finishes_if_ebb_run_is_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_job_with_keep_on_exit_outlives_a_killed_supervisor(guarded):
+def test_keep_on_exit_option_lets_job_outlive_a_killed_supervisor(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
@@ -185,7 +185,7 @@ def test_job_with_keep_on_exit_outlives_a_killed_supervisor(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_grandchildren_of_a_kept_job_are_ended_when_it_exits(guarded, victim):
+def test_grandchildren_are_ended_when_a_keep_on_exit_job_exits(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")
@@ -272,7 +272,7 @@ def test_summary_of_a_crashed_job_names_the_signal(guarded):
         128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
 
 
-def test_sigkill_from_outside_is_reported_as_unknown_sender(guarded):
+def test_sigkill_not_sent_by_ebb_is_reported_with_unknown_sender(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
         128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 

@@ -155,7 +155,7 @@ def test_heap_since_option_shows_growth_after_the_given_step(leaked):
     assert "since" in run_ebb("heap", leaked.run, "--since", middle).stdout
 
 
-def test_heap_diff_accepts_a_range_or_two_steps(leaked):
+def test_heap_diff_option_accepts_one_range_or_two_steps(leaked):
     begin = first_step(leaked)
     docs = [heap(leaked.run, "--diff", f"{begin}..{LAST_STEP}"),
             heap(leaked.run, "--diff", begin, LAST_STEP)]
@@ -168,7 +168,7 @@ def test_heap_diff_accepts_a_range_or_two_steps(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_survivors_option_shows_only_old_enough_blocks(leaked):
+def test_heap_survivors_option_excludes_blocks_newer_than_a_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     held = []
@@ -449,7 +449,7 @@ def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
     assert "\033" not in rest
 
 
-def test_heap_shows_the_last_saved_state_if_the_supervisor_hangs(living, tmp_path):
+def test_heap_shows_last_saved_state_if_supervisor_is_unreachable(living, tmp_path):
     living.leak(10)
     # At most one snapshot per second is added to the heap history.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")

@@ -218,7 +218,7 @@ for step in range(60):
 """
 
 
-# Starts with little more than the reserve left of 8 GiB, grows by 2 MiB/step, and resumes from its checkpoint.
+# Starts with 450 MiB free of 8 GiB, little more than the reserve; grows by 2 MiB/step; resumes from its checkpoint.
 NEARLY_FULL = STANDIN + """
 import pathlib
 saved = pathlib.Path("saved")
@@ -269,7 +269,7 @@ def test_summary_has_the_failed_gpu_allocation_with_a_fix(recorded):
     assert "fix the leak on this GPU" in summary
 
 
-def test_summary_has_gpu_allocation_failures_the_job_survived(tmp_path):
+def test_summary_has_gpu_allocation_failures_that_the_job_survived(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
     # The allocation fails between the marks of steps 20 and 21. On a busy machine, mark 21 may be timestamped before
     # the failure.
@@ -281,7 +281,7 @@ def test_summary_has_gpu_allocation_failures_the_job_survived(tmp_path):
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)
 
 
-def test_growing_gpu_reserve_at_constant_use_is_fragmentation(tmp_path):
+def test_growing_gpu_reserve_at_constant_use_is_called_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
     assert "leaking" not in summary  # On a busy machine the verdict on host memory may be undecided.
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary
@@ -303,7 +303,7 @@ def test_guard_restarts_job_from_a_checkpoint_before_gpu_is_full(tmp_path):
     assert [e["act"] for e in first if e["act"] != "warn"] == ["ask", "checkpoint", "term"]
     assert all(e["gpu"] == 1 and e["why"].startswith("gpu 1: ") for e in first if e["act"] != "checkpoint")
     assert "guard: stopping the job: gpu 1: " in summary
-    # no checkpoint may be requested from a process that the previous segment left
+    # no checkpoint may be requested from a leftover process of the previous segment
     assert "cannot request a checkpoint" not in summary
     for before, after in zip(run["segments"], run["segments"][1:]):
         assert "gpu 1: " in before["end"]["cause"] and "left of 8.00 GiB" in before["end"]["cause"]

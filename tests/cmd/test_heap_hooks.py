@@ -101,15 +101,15 @@ def test_heap_table_has_the_pid_of_its_process_and_a_fixed_size(job):
     assert any(table.module_path(i).endswith("/execs") for i in range(header["modules"]))
 
 
-def test_no_live_samples_remain_after_64_threads_free_all_blocks(job):
+def test_few_live_samples_remain_after_64_threads_free_all_blocks(job):
     result = job.run("churn", settings="interval=4096", check=True)
     table = job.table()
     header = table.header()
     assert result.stdout == "0\n"
     assert header["samples"] > 100
     assert is_consistent(table)
-    # 64 threads allocated and freed 4000 blocks of 10 KB each. Some stale samples are detected only later, and memory
-    # that malloc keeps per thread may be sampled.
+    # Each of 64 threads allocated and freed 4000 blocks of 10 KB. Some stale samples are detected only later, and
+    # memory that malloc keeps per thread may be sampled.
     few = 3 * max((s.interval for s in table.live()), default=0)
     assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100 + few
 
@@ -257,7 +257,7 @@ def site_names(table, sites, name):
     return find
 
 
-def test_sampled_mmap_has_kind_mapping_until_munmap(job):
+def test_sampled_mappings_are_live_until_munmap(job):
     job.run("maps", settings="interval=64", check=True)
     mib = 1 << 20
     found = sorted((s.kind, s.size // mib) for s in job.table().live() if s.size >= mib)

@@ -94,7 +94,7 @@ def test_heap_grouped_by_program_has_one_row_per_program_function(drawn):
     assert first["where"]["function"].endswith("on_evaluate")
 
 
-def test_heap_text_has_functions_with_callers_and_largest_lines(drawn):
+def test_heap_text_lists_callers_and_largest_lines_of_a_function(drawn):
     text = run_ebb("heap", drawn.run).stdout
     count = heap(drawn.run)["rows"][0]["place_count"]
     assert "on_evaluate\n" in text and "← job.py:" in text and " evaluate" in text
@@ -205,7 +205,7 @@ def test_package_run_with_python_dash_m_is_treated_as_user_code(tmp_path):
     assert (own["file"], own["line"]) == (str(path), line_of(path, "# HERE"))
 
 
-def test_heap_of_a_script_without_functions_names_module_level(tmp_path):
+def test_allocation_outside_functions_is_attributed_to_module_level(tmp_path):
     path = write(tmp_path, "import os\nkeep = bytes(20 << 20)\nos._exit(0)\n")
     first = heap(run_with(tmp_path, PYTHON, path).run)["rows"][0]
     assert (first["in_program"]["function"], first["in_program"]["line"]) == ("<module>", 2)

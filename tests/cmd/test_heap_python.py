@@ -202,7 +202,7 @@ def test_profiler_wraps_pymalloc_but_no_other_python_allocator(receiver, python,
         assert job.table.header()["python_state"] == "ok"
         samples = leaked(job, python)
         estimate = sum(map(weight, samples))
-        # With PYTHONMALLOC=malloc each object is sampled by malloc; with pymalloc_debug its arenas are sampled.
+        # PYTHONMALLOC=malloc: malloc samples each object. PYTHONMALLOC=pymalloc_debug: arenas are sampled.
         arenas = [s for s in job.table.live() if s.kind == 2]
         counted = estimate if allocator == "malloc" else sum(map(weight, arenas))
         assert counted > int(job.line) / 3
@@ -219,18 +219,18 @@ sys.stdin.read()
 """
 
 
-def test_memory_of_a_debug_pymalloc_is_counted_by_arenas(receiver, python):
+def test_debug_pymalloc_is_sampled_by_arena_and_not_by_object(receiver, python):
     # No allocation in this test is so large that it is certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        # The bound is a tenth of the arenas' total size: about two dozen samples are expected, and three suffice.
+        # The bound is a tenth of the arenas' total size. Three samples exceed it, and about two dozen are expected.
         assert sum(map(weight, arenas)) > 20e6
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0
 
 
-def test_sampled_small_python_objects_are_excluded_from_arenas(receiver, python):
+def test_sampled_small_objects_are_not_counted_again_in_arenas(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
         arenas = [s for s in job.table.live() if s.kind == 2 and s.size in (1 << 20, 256 << 10)]

@@ -239,7 +239,7 @@ def test_websocket_protocol_error_closes_with_the_matching_code(server, data, co
         assert neighbour.message()["type"] == "job"
 
 
-def test_close_frame_without_a_code_is_answered_in_the_same_way(server):
+def test_close_frame_without_a_code_is_answered_without_a_code(server):
     for data in (b"", b"\0"):
         with Viewer(server) as viewer:
             viewer.message("hello")
@@ -260,7 +260,7 @@ def test_frame_length_with_its_highest_bit_set_is_refused(server):
     wait_for(lambda: server.counts()["viewers"] == 0, "it to be gone")
 
 
-def test_live_server_answers_other_viewers_after_random_bytes(server):
+def test_random_bytes_of_one_viewer_do_not_affect_other_viewers(server):
     noise = random.Random(1)
     with Viewer(server) as neighbour:
         neighbour.want(jobs=True)
@@ -285,7 +285,7 @@ def test_live_server_answers_other_viewers_after_random_bytes(server):
 # ---- slow and unresponsive viewers ----
 
 def flood(server):
-    """Sends messages of many times the size of all socket buffers."""
+    """Sends messages whose total size is many times that of all socket buffers."""
     for i in range(40):
         server.do("live", id=1, times=50, message={"type": "sample", "text": "s" * 1000, "round": i})
         server.do("live", id=1, times=20, message={"type": "mark", "text": "m" * 1000, "round": i})
@@ -328,10 +328,10 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         before = server.rss_bytes()
         flood(server)
         server.counts()
-        # AddressSanitizer keeps freed memory in quarantine.
+        # AddressSanitizer keeps freed memory in quarantine, so a sanitized server grows.
         assert IS_SANITIZED or server.rss_bytes() - before < 20 * 256 * 1024 + (8 << 20)
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
-        # A viewer that only now starts to read finds its connection closed.
+        # The server has already closed the connection of a viewer that starts to read only now.
         wait_for(lambda: all_closed(server), "them to be closed")
         assert idle[0].closed() == (1013, "the client has not read for too long")
         for viewer in idle:
@@ -340,7 +340,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
 
 
 def all_closed(server):
-    """Returns whether the server sends messages to no viewer any more."""
+    """Returns whether the server has closed all viewers: a new state of a job is then sent to no viewer."""
     before = server.counts()["messages"]
     server.job(1, "running")
     return server.counts()["messages"] == before

@@ -19,7 +19,7 @@ def receiver():
             yield s
 
 
-def test_mark_command_sends_each_operand_as_a_line(ebb, receiver):
+def test_mark_command_sends_its_operands_as_lines_of_one_mark(ebb, receiver):
     result = ebb("mark", "KIND=step", "STEP=3", "NOTE=a = b, ü",
                  env={"EBB_SOCKET": receiver.getsockname()})
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -66,14 +66,14 @@ def test_mark_command_refuses_an_overlong_mark(ebb, receiver):
     assert ebb("mark", "KIND=x", "A=" + "y" * 8000, env=env).returncode == 0
 
 
-def test_mark_command_outside_a_run_fails_unless_quiet(ebb):
+def test_mark_command_outside_a_run_fails_without_quiet_option(ebb):
     for env in ({"EBB_SOCKET": None}, {"EBB_SOCKET": ""}):
         assert refused_with(ebb("mark", "KIND=step", env=env), "EBB_SOCKET is not set", "--quiet")
         result = ebb("mark", "-q", "KIND=step", env=env)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_mark_command_without_a_socket_file_fails_unless_quiet(ebb, receiver):
+def test_mark_command_with_unusable_socket_fails_without_quiet(ebb, receiver):
     path = receiver.getsockname()
     env = {"EBB_SOCKET": path}
     receiver.close()

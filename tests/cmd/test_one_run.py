@@ -41,7 +41,7 @@ def sizes(text):
 
 
 def shown(bytes_):
-    """Returns a value that matches a size printed by ebb with three significant digits."""
+    """Returns a value that equals BYTES_ rounded to three significant digits, as ebb prints sizes."""
     return pytest.approx(bytes_, rel=0.006)
 
 

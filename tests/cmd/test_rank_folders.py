@@ -119,7 +119,7 @@ def test_ranks_run_without_a_recording_in_a_read_only_folder(mounted, local):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
     """A file server that maps root to nobody refuses access in the same way."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # only the owner can enter pytest's folders
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # not in tmp_path: only its owner could enter it
         shared, local = pathlib.Path(made), pathlib.Path(made, "local")
         local.mkdir()
         shared.chmod(0o755)

@@ -283,7 +283,7 @@ def late(folder, seconds, leaks_from):
     return table(folder, rows)
 
 
-def test_comparison_with_a_too_short_run_has_no_answer(tmp_path):
+def test_comparison_with_a_too_short_run_answers_unknown(tmp_path):
     before = late(tmp_path / "a", 1800, 900)
     short, long = late(tmp_path / "b", 600, 9999), late(tmp_path / "c", 1800, 9999)
     doc = json.loads(page_of("--compare", before, short, "--json"))
@@ -338,7 +338,7 @@ def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     assert "damaged" in page_of(tmp_path)
 
 
-def test_report_with_a_damaged_heap_file_names_it(tmp_path):
+def test_report_names_a_damaged_heap_file(tmp_path):
     run = day_of(tmp_path / "day", 7200)
     for heap in run.glob("heap.*.ebbheap"):
         os.truncate(heap, heap.stat().st_size * 3 // 4)

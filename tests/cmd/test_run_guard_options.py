@@ -216,7 +216,7 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
     ("no-guard = yes\nlimit = 2G", [],
      "limit (../guard.conf:2) configures the guard, but no-guard (../guard.conf:1) disables it"),
 ])
-def test_option_that_contradicts_the_config_file_has_its_line(job, text, arguments, sentence):
+def test_error_for_contradicting_options_names_config_file_line(job, text, arguments, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
     assert refused(job("--config", "../guard.conf", *arguments), f"run: {sentence}", status=125)
     assert not_started(job)

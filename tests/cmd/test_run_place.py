@@ -66,7 +66,7 @@ def test_nested_ebb_runs_add_each_search_path_only_once(tmp_path, installed):
 
 
 def test_job_is_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
-    spaced = open_folder / "t m p"  # A socket address limits the length of the path.
+    spaced = open_folder / "t m p"  # A short name: socket paths below it are limited to 108 bytes.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",
                  env={"XDG_RUNTIME_DIR": None, "TMPDIR": str(spaced)})

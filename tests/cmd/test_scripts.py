@@ -76,7 +76,7 @@ def test_include_table_lists_every_folder_of_src():
 
 
 def fake_path(folder, **programs):
-    """Returns a PATH that contains only these fake programs and the real tools that setup.sh needs."""
+    """Returns a PATH that contains only the fake PROGRAMS and the real tools that setup.sh needs."""
     folder.mkdir()
     for name, script in programs.items():
         path = folder / name.replace("_", "-")
@@ -421,10 +421,10 @@ def test_failing_build_configuration_fails_the_whole_test_run(whole_run, broken,
     assert whole_run(broken=broken) == (1, said)
 
 
-# The fake ctest lets test t fail unless it is rerun alone (with -R) and CONDITION is true.
+# In the fake ctest, test t fails, except when it is rerun alone (with -R) and the shell command CONDITION succeeds.
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
-def test_failed_test_that_passes_when_rerun_alone_is_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
+def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
     (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
 status=fail
 case "$*" in *" -R ^(t)$"*) {condition} && status=run ;; esac
@@ -553,7 +553,7 @@ def fetch(folder, npm):
                           text=True)
 
 
-def test_npm_fetch_is_retried(tmp_path):
+def test_npm_fetch_is_retried_after_a_network_error(tmp_path):
     npm = npm_that_fails(tmp_path, 2)
     result = fetch(tmp_path, npm)
     assert (result.returncode, result.stdout, calls(tmp_path)) == (0, "", 3)

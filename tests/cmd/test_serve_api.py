@@ -420,7 +420,7 @@ def test_session_cookie_without_the_session_key_grants_no_access(server, done):
     assert server.get("/jobs", token=None, headers=session).status == 200
 
 
-def test_view_parameter_and_cookie_grant_read_access_only_together(server, done):
+def test_read_access_by_view_parameter_also_requires_the_cookie(server, done):
     answer, session = login(server, server.token)
     cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
     report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
@@ -685,7 +685,7 @@ def test_oversized_request_body_is_refused(server):
     assert server.get("/health").status == 200
 
 
-def test_request_body_of_the_maximum_size_is_accepted(server):
+def test_request_body_just_below_the_maximum_size_is_parsed(server):
     body = json.dumps({"command": ["true"], "colour": "x" * ((1 << 20) - 100)}).encode()
     answer = server.post("/jobs", body)
     assert answer.status == 400 and "colour" in answer.message()
@@ -904,7 +904,7 @@ def test_waiting_read_only_clients_leave_slots_for_the_owner(server):
                 readers.remove(s)
         assert len(readers) == 128
         own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
-        # Other clients' waiting requests must not affect this one.
+        # The waiting requests of other clients must not affect a request of the owner.
         assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409
         assert select.select(own, [], [], 0)[0] == []
         server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
@@ -928,7 +928,7 @@ def test_checkpoint_request_is_accepted_while_all_slots_are_taken(server):
     server.wait(number)
 
 
-def test_owner_can_connect_if_others_hold_all_their_connections():
+def test_owner_can_connect_while_others_exhaust_their_connections():
     upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
     with serving("--max-connections", "32", "--max-viewers", "8") as s:
@@ -951,8 +951,8 @@ def test_owner_can_connect_if_others_hold_all_their_connections():
 
 
 def kept_by(server):
-    """Returns the server's numbers of descriptors and child processes, and its anonymous memory. File-backed memory is
-    excluded because code may be paged out and in."""
+    """Returns how many descriptors, how many child processes and how much anonymous memory the server has. File-backed
+    memory is excluded because code may be paged out and in."""
     pid = server.process.pid
     status = open(f"/proc/{pid}/status").read()
     children = open(f"/proc/{pid}/task/{pid}/children").read().split()
@@ -976,7 +976,7 @@ def test_server_memory_and_descriptors_are_constant_under_requests(server, done)
     round_of_all(240 if IS_SANITIZED else 1200)  # sanitizers need too much memory themselves
     wait_for(lambda: kept_by(server)[0] <= before[0] + 2, "descriptors to go")
     wait_for(lambda: kept_by(server)[1] == 0, "children to go")
-    # AddressSanitizer keeps freed memory in quarantine.
+    # AddressSanitizer keeps freed memory in quarantine, so a sanitized server grows.
     assert IS_SANITIZED or kept_by(server)[2] < before[2] + (4 << 20)
 
 
@@ -1090,7 +1090,7 @@ def test_server_replaces_a_stale_socket_but_no_other_file(tmp_path):
         s.socket.unlink()
 
 
-def test_server_with_listen_none_accepts_only_its_unix_socket():
+def test_server_with_listen_none_serves_only_on_its_unix_socket():
     with serving(listen="none") as s:
         assert s.ready.read_text() == f"unix:{s.socket}\n"
         assert s.get("/health", token=None, unix=True).status == 200

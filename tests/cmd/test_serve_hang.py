@@ -147,7 +147,7 @@ def test_first_server_start_is_refused_while_the_runs_folder_hangs(slurm, hangin
         server.start()
 
 
-def test_hanging_working_folder_delays_only_its_own_submission(slurm, hanging, tmp_path):
+def test_hanging_working_folder_delays_no_other_request(slurm, hanging, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     with serving_shared(slurm, hanging, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:

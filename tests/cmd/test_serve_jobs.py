@@ -98,7 +98,7 @@ def run_large_job(server, go):
 
 
 @plain
-def test_server_memory_and_open_files_are_constant_over_large_jobs(server):
+def test_server_memory_and_open_files_do_not_grow_with_large_jobs(server):
     pid = server.process.pid
     first = server.submit("true")
     server.wait(first)
@@ -116,7 +116,7 @@ def test_server_memory_and_open_files_are_constant_over_large_jobs(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_job_peak_and_next_suggested_request_match_run_json(server):
+def test_peak_and_learned_memory_request_match_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -187,7 +187,7 @@ def test_starting_job_can_be_cancelled(server):
     assert job["state"] == "cancelled" and job["reason"] == "by request"
 
 
-def test_job_that_ignores_cancel_is_killed_after_the_grace_period(server):
+def test_job_that_ignores_cancel_is_killed_by_cancel_without_grace(server):
     number = server.submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the trap")
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 600}).status == 202
@@ -222,7 +222,7 @@ def test_checkpoint_request_is_refused_if_the_job_has_no_handler(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
-    def refusal():  # If the supervisor answers late, the server reports the request as accepted.
+    def refusal():  # If the supervisor answers too late, the request is accepted instead.
         answer = server.post(f"/jobs/{number}/checkpoint", {})
         return answer if answer.status == 409 else None
 
@@ -288,7 +288,7 @@ def test_job_waiting_for_disk_space_can_be_cancelled(tmp_path):
 
 # ---- killed processes ----
 
-def test_job_of_a_killed_supervisor_is_lost_and_its_processes_ended(server):
+def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "its pid")
     os.kill(supervisor(server, number), signal.SIGKILL)
@@ -429,7 +429,7 @@ def test_daemon_without_ebb_variables_is_found_by_its_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_cleanup_of_a_lost_job_leaves_the_cgroups_of_other_jobs(server):
+def test_cleanup_of_a_lost_job_keeps_the_cgroups_of_other_jobs(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())
@@ -487,10 +487,10 @@ def test_memory_peak_reached_while_server_was_down_is_reported(server):
     wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
     assert sparks(server, number)[0] <= first  # On a busy machine the first sample may be late.
     assert server.wait(unseen)["state"] == "succeeded"
-    assert len(sparks(server, unseen)) >= 2  # Pairs of sparkline intervals may have been merged.
+    assert len(sparks(server, unseen)) >= 2  # The server may have merged pairs of intervals of the sparkline.
 
 
-def test_server_continued_after_sigstop_notices_ended_jobs(server):
+def test_server_resumed_after_sigstop_notices_that_a_job_ended(server):
     number, ends = hold(server), server.submit("sleep", "0.3")
     server.wait(ends, "running")
     server.process.send_signal(signal.SIGSTOP)

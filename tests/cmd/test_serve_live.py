@@ -77,7 +77,7 @@ def test_viewer_receives_a_job_from_start_to_end(server, tmp_path):
                 text += got["text"]
             elif got["type"] == "sample":
                 assert got["id"] == number
-                if got["processes"]:  # A sample taken after the job's end has none.
+                if got["processes"]:  # A sample taken after the job's end lists no processes.
                     (tmp_path / "go").touch()
         assert {"job", "log", "sample"} <= seen
         # All output is sent before the message about the job's end.

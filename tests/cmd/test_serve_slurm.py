@@ -126,7 +126,7 @@ def test_job_pending_in_slurm_has_a_reason_and_can_be_cancelled(slurm, tmp_path)
 # ---- failures ----
 
 
-def test_submission_refused_by_slurm_reports_the_reason_of_slurm(slurm, tmp_path):
+def test_reason_of_a_job_refused_by_slurm_is_the_sbatch_error(slurm, tmp_path):
     slurm.set("refuse", "Invalid partition name specified")
     with serving_slurm(slurm) as server:
         ended = server.wait(server.submit("true"))
@@ -209,7 +209,7 @@ def test_end_of_a_job_purged_from_squeue_is_read_from_sacct(slurm, tmp_path, has
         assert ended["reason"] == f"{known}, and run.json does not record how the job ended"
 
 
-def test_job_cancelled_with_scancel_before_its_start_is_failed(slurm, tmp_path):
+def test_job_cancelled_by_scancel_before_start_is_recorded_as_failed(slurm, tmp_path):
     slurm.set("hold")
     with serving_slurm(slurm) as server:
         job = server.submit("true")
@@ -220,7 +220,7 @@ def test_job_cancelled_with_scancel_before_its_start_is_failed(slurm, tmp_path):
         assert ended["reason"] == "Slurm ended job 1 with state CANCELLED before the command started"
 
 
-def test_failed_slurm_job_names_the_missing_working_folder(slurm, tmp_path):
+def test_reason_of_failed_slurm_job_names_missing_working_folder(slurm, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     slurm.set("hold")
@@ -234,7 +234,7 @@ def test_failed_slurm_job_names_the_missing_working_folder(slurm, tmp_path):
         assert not (tmp_path / "ran").exists()
 
 
-def test_failed_slurm_job_names_the_missing_command(slurm, tmp_path):
+def test_reason_of_failed_slurm_job_names_the_missing_command(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         ended = server.wait(server.submit("no-such-command"))
         assert ended["state"] == "failed" and 'command not found: "no-such-command"' in ended["reason"]
@@ -287,7 +287,7 @@ def test_server_executor_cannot_change_while_jobs_run(slurm, tmp_path):
         server.start()
 
 
-def test_server_start_names_the_missing_slurm_command(tmp_path):
+def test_server_start_error_names_the_missing_slurm_command(tmp_path):
     result = run_ebb("serve", "--executor", "slurm", "--state-dir", tmp_path / "state", "--listen", "none",
                  env={"PATH": "/nonexistent"})
     assert result.returncode == 2 and "cannot find the command sbatch in $PATH" in result.stderr

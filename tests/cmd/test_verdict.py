@@ -97,7 +97,7 @@ def test_verdict_of_a_table_with_constant_memory_exits_with_0(tmp_path):
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_verdict_in_the_first_epoch_names_the_decision_step(tmp_path):
+def test_filling_verdict_names_the_step_that_will_decide_it(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -299,7 +299,7 @@ def test_samples_of_a_6_s_process_exit_are_excluded_from_verdict(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_memory_drop_at_process_exit_is_ignored_in_a_step_table(tmp_path):
+def test_memory_drop_at_process_exit_is_ignored_in_table_with_steps(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -335,7 +335,7 @@ RECORDINGS = sorted(path for path in (ROOT / "zoo" / "recordings").glob("*.csv")
 
 @pytest.mark.parametrize("how", ["steps", "pass", "marks"])
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_zoo_recordings_of_leaks_and_benign_runs_are_distinguished(path, how):
+def test_verdict_never_confuses_leaks_and_benign_zoo_recordings(path, how):
     options = {"steps": (), "pass": ("--steps-per-epoch", "75"),
                "marks": ("--marks", path.with_suffix(".marks.jsonl"))}[how]
     doc = verdict(path, *options)
@@ -556,7 +556,7 @@ def test_leak_and_lazy_loading_are_called_filling_in_the_first_epoch(name, step,
         assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
 
 
-def test_memory_of_compile_workers_is_called_overhead():
+def test_memory_of_compile_workers_is_not_called_a_leak():
     doc = h200("compile")
     assert doc["tree"]["leak"] is False
     assert all(p["leak"] is not True for p in doc["processes"])
@@ -566,7 +566,7 @@ GARDEN = TRACES / "model-garden" / "first_epoch_fill_traces.csv"
 
 
 @needs(GARDEN)
-def test_published_training_runs_plateau_after_the_first_epoch():
+def test_published_training_runs_are_plateaued_or_filling():
     doc = verdict(GARDEN, "--group", "run")
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
     assert words.pop("prod_run1") == "filling"

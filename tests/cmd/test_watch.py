@@ -328,7 +328,7 @@ def gone_pid():
     (["--system", "--for", "5"], ["--for", "5"]),
     (["--system", "4711"], ["4711"]),
 ])
-def test_invalid_watch_options_are_refused_with_the_value(ebb, arguments, words):
+def test_error_for_an_invalid_watch_option_names_the_value(ebb, arguments, words):
     result = ebb("watch", *arguments)
     assert result.returncode == 2
     assert result.stdout == ""
@@ -364,7 +364,7 @@ def test_watch_names_a_given_pid_that_exits_during_the_first_scan(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_watch_refuses_process_of_another_user_in_one_line(ebb_as_nobody):
+def test_watch_refuses_process_of_another_user_with_one_line(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:

@@ -1,5 +1,5 @@
-"""Tests the zoo's check of diagnoses, which compares the evidence for and against a hypothesis with the program's own
-counters."""
+"""Tests the zoo's check of diagnoses, which compares the evidence against a hypothesis with the counters of the
+program."""
 
 import sys
 
@@ -70,7 +70,7 @@ LET_GO = ("allocations are freed: from the first to the second half of the run, 
     (fills_in_one_pass, "growth ended at step 60, but the first epoch has 25 steps"),
     (leaks, "the growing call site explains only a small part of the growth of 20.0 MiB"),
 ])
-def test_zoo_reports_a_diagnosis_claim_that_counters_contradict(live, sentence):
+def test_zoo_rejects_a_diagnosis_claim_that_counters_contradict(live, sentence):
     assert len(wrong(counters(live), sentence)) == 1
 
 
@@ -91,7 +91,7 @@ def test_zoo_accepts_a_diagnosis_claim_that_counters_support(live, sentence):
     assert wrong(counters(live), sentence) == []
 
 
-def test_zoo_checks_diagnosis_claims_about_evaluations():
+def test_zoo_compares_claims_about_evaluations_with_counters():
     events = set(range(10, 101, 10))
     said = "10 evaluations and checkpoints account for +3.00 MiB of the growth of 100 MiB"
     assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")
@@ -100,12 +100,12 @@ def test_zoo_checks_diagnosis_claims_about_evaluations():
     assert not wrong(counters(leaks, events), none, "eval_spike")
 
 
-def test_zoo_reports_a_diagnosis_claim_of_an_unknown_type():
+def test_zoo_rejects_a_diagnosis_claim_of_an_unknown_type():
     [one] = wrong(counters(is_flat), "the moon was full")
     assert "the moon was full" in one
 
 
-def test_zoo_reports_a_diagnosis_that_rejects_the_true_cause():
+def test_zoo_rejects_a_diagnosis_that_excludes_the_true_cause():
     doc = {"hypotheses": [{"key": "call_site", "word": "unlikely", "against": []}]}
     assert claims.contradicted(doc, counters(leaks), ["call_site"])
     doc["hypotheses"][0]["word"] = "possible"
@@ -116,7 +116,7 @@ def entry(start, now):
     return {"start_bytes": start * MIB, "now_bytes": now * MIB}
 
 
-def test_zoo_reports_a_memory_ledger_that_exceeds_rss():
+def test_zoo_rejects_a_memory_ledger_that_does_not_add_up_to_rss():
     good = dict(LEDGER, entries=[entry(300, 400), entry(100, 100)])
     assert diagnosis.adds_up(good)
     assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(300, 400), entry(100, 101)]))
@@ -139,6 +139,6 @@ class Result:
     ([Result(adds_up=False)], 1),
     ([Result(wrong=["one"])], 1),
 ])
-def test_zoo_reports_diagnosis_accuracy_below_the_required_level(bad, missed):
+def test_zoo_rejects_diagnosis_accuracy_below_the_required_level(bad, missed):
     bars = diagnosis.summary([Result() for _ in range(10)] + bad)
     assert sum(not is_reached for _, is_reached in bars) == missed

@@ -49,7 +49,7 @@ def test_each_unseen_program_has_exactly_two_variants():
     ("plateaued", True, "WRONG"), ("stable", False, "right"), ("spiking", False, "near"),
     ("filling", False, "unsure"), ("stepping", False, "WRONG"), ("-", True, "unsure"),
 ])
-def test_unseen_verdict_that_confuses_leak_and_benign_is_wrong(word, leak, grade):
+def test_verdict_that_confuses_leak_and_benign_is_graded_as_wrong(word, leak, grade):
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
@@ -64,7 +64,7 @@ def test_unseen_runner_reports_when_a_verdict_became_right():
     ("Net.forward", "forward", True), ("forward", "Net.forward", True),
     ("Net.forward", "Other.forward", False), (None, "forward", False),
 ])
-def test_unseen_function_names_match_with_or_without_a_class_name(have, want, same):
+def test_function_names_match_with_or_without_a_class_name(have, want, same):
     assert runner.same_function(have, want) == same
 
 

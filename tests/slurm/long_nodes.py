@@ -92,7 +92,8 @@ def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder)
     made = folder / "ebb-runs" / f"{job}.0"
     cluster.wait_for(lambda: (made / "node-00" / "heartbeat").exists() and
                      json.loads((made / "node-00" / "heartbeat").read_text() or "{}").get("step", 0) >= 20, 120, "20 steps")
-    cluster.command("scancel", "--batch", "--signal=USR1", job)  # the signal sent by --signal before the time limit
+    # With the option --signal of sbatch, Slurm sends this signal shortly before the time limit.
+    cluster.command("scancel", "--batch", "--signal=USR1", job)
     # Slurm restarts a requeued job only after two minutes. If the job was killed in the same second, slurmd refuses to
     # start it, and Slurm marks it as failed.
     cluster.wait_for_state(job, "PENDING", 60)

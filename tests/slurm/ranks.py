@@ -62,7 +62,7 @@ def parent_of(pid):
     with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
         return int(f.read().rsplit(")", 1)[1].split()[1])
 
-# Like TRAINER, but also writes a checkpoint on request. The log file has a timestamp for "saved" and for "stopped".
+# Like TRAINER, but also writes a checkpoint on request. Logs the times at which it "saved" and "stopped".
 SAVER = """
 import json, os, signal, sys, time
 import ebb

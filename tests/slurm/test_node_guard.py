@@ -17,7 +17,7 @@ def times(folder, word):
     return found
 
 
-def test_every_rank_saves_before_the_guard_stops_a_rank(cluster, ebb, folder):
+def test_every_rank_saves_a_checkpoint_before_any_rank_is_stopped(cluster, ebb, folder):
     result = cluster.srun(*TWO_BY_TWO, ebb, "run", "--limit", "300M", "--", sys.executable, "save.py", 5000, 3, 0.5,
                           cwd=folder)
     assert result.returncode == 124, result.stderr

@@ -11,8 +11,8 @@
 
 enum { SITES = 400, DEPTH = 24, NATIVE = 6, READ_EVERY_S = 60 };
 
-/* Adds a call site. Its stack is its own except for a few outer frames shared by all sites, as in a
- * large training program. */
+/* Adds a call site. All sites share a few outer frames; the other frames of each stack are unique,
+ * as in a large training program. */
 static uint32_t add_site(struct fake *f, uint32_t below, uint32_t library, unsigned number)
 {
     char name[64], file[64];

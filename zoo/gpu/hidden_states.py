@@ -1,4 +1,4 @@
-"""A vision transformer with the Trainer keeps the hidden states of every batch for a plot; --fixed keeps their norm."""
+"""A Trainer keeps a vision transformer's hidden states of each batch for a plot; --fixed keeps only their norms."""
 import tempfile
 
 import torch

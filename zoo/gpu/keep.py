@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Packs recordings below 9 MiB: keep.py FOLDER FILE.tar.xz. All files except heap histories are packed first. Heap
+"""Packs at most 9 MiB of recordings: keep.py FOLDER FILE.tar.xz. All files except heap histories are packed first. Heap
 histories are added as long as they fit: first those of leaking programs, then those of other programs, then those of
 measurements. Heap histories are already compressed."""
 import pathlib

@@ -38,7 +38,7 @@ class Items(torch.utils.data.Dataset):
 
 
 class Tally:
-    """Paces a loop to STEP_S seconds per step, and records (step, allocated bytes) at the end of each step."""
+    """Delays a loop to STEP_S seconds per step, and records (step, allocated bytes) at the end of each step."""
 
     def __init__(self):
         self.rows, self.began, self.next = [], time.monotonic(), None

@@ -33,8 +33,8 @@ class Watched(nn.Module):
         return self.second(hidden)
 
     def watch(self, hidden, seen):
-        """The node of HIDDEN refers to the hook, and the hook refers to SEEN. If SEEN is HIDDEN itself, it refers to
-        the node again, so there is a cycle."""
+        """The node of HIDDEN refers to the hook, and the hook refers to SEEN. If SEEN is HIDDEN, which
+        refers to its node, there is a cycle."""
         hidden.grad_fn.register_hook(lambda *_: self.active.append((seen > 0).float().mean().item()))
 
     def live_bytes(self):

@@ -15,7 +15,7 @@ HUGE = 2 << 20
 PAGES = 50
 ROW = 256  # floats: 1 KiB
 ROWS_IN_PAGE = HUGE // (4 * ROW)
-NEW = 2  # number of rows in untouched pages that each step writes; from step 25 on, all pages are touched
+NEW = 2  # number of untouched pages in which each step writes a row; none are left after step 25
 
 
 class SparseTable:
@@ -29,8 +29,8 @@ class SparseTable:
         self.touched = set()
 
     def update(self, step, gradient):
-        """Adds GRADIENT to a few rows: first in untouched pages, then in the same pages
-        again."""
+        """Adds GRADIENT to one row in each of NEW pages: first in untouched pages, then in the
+        same pages again."""
         pages = [(step * NEW + i) % PAGES for i in range(NEW)]
         for page in pages:
             row = page * ROWS_IN_PAGE + random.randrange(4)

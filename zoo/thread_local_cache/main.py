@@ -22,7 +22,7 @@ EVERY = 5  # number of steps that one pool serves
 
 local = threading.local()
 made = weakref.WeakSet()
-running = []  # refers to the queue of the pool, as an idle worker thread would
+running = []  # keeps alive the queue of each pool, as an idle worker thread would
 
 
 class Scratch:

@@ -3,7 +3,7 @@
  *   cluster FOLDER NODES RANKS STEPS [WORD]…    RANKS is per node; each step takes one second
  *
  * Words: leak=RANK or leak=all (4 MiB/step from step 20 on), lost=NODE (killed halfway),
- * silent=NODE (halfway, it stops recording without an end), late=NODE (joins after a quarter of the
+ * silent=NODE (stops halfway and records no end), late=NODE (joins after a quarter of the
  * steps), nosteps=NODE (reports no steps), skew=NODE (clock one minute ahead), running (no node
  * ends), live=FACTOR (writes in real time, FACTOR times faster). */
 #include <fcntl.h>
