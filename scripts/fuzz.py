@@ -187,11 +187,11 @@ def parse_arguments():
     parser.add_argument("--out", help="folder for crashes and new inputs (default: TARGETS/found)")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this target; may be repeated")
     parser.add_argument("--seconds", type=float, default=10, help="for each target (default: 10)")
-    parser.add_argument("--runs", type=int, default=0, help="executions of each target, in the place of --seconds")
+    parser.add_argument("--runs", type=int, default=0, help="executions of each target, instead of --seconds")
     parser.add_argument("--limit", type=float, default=3600, help="total seconds (default: 3600)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--seed", type=int, default=0, help="seed of the mutations (default: random)")
-    parser.add_argument("--pack", metavar="FILE", help="only put targets, corpora and this script into FILE")
+    parser.add_argument("--pack", metavar="FILE", help="write targets, corpora and this script to FILE; run nothing")
     return parser.parse_args()
 
 

@@ -408,7 +408,7 @@ as_root=
 if [ "$(id -u)" -ne 0 ]; then
     as_root='sudo -n'
     if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true >/dev/null 2>&1; then
-        say "packages are missing, and only root installs packages; after this line run make again:" >&2
+        say "packages are missing, and only root can install them; run this command, then make again:" >&2
         echo "sudo apt-get install -y --no-install-recommends ${packages[*]}"
         exit 1
     fi

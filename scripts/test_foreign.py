@@ -42,7 +42,7 @@ def archives():
     found = {tuple(line.split()[1:]) for line in listed.splitlines()
              if line.split()[0] in ("Debian", "Ubuntu") and len(line.split()) == 4}
     if not found:
-        sys.exit("foreign: apt-get knows no archive of Debian or Ubuntu; run apt-get update first")
+        sys.exit("foreign: apt-get has no package lists of Debian or Ubuntu; run apt-get update first")
     return "".join(f"deb-src {uri} {name} {component}\n" for uri, name, component in sorted(found))
 
 

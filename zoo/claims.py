@@ -175,11 +175,11 @@ def contradicted(doc, counters, true_keys):
             kind = next(((f, check) for pattern, check in KINDS
                          for f in [pattern.search(sentence)] if f), None)
             if kind is None:
-                wrong.append(f"{h['key']}: of no kind that is known: {sentence}")
+                wrong.append(f"{h['key']}: unknown kind of sentence: {sentence}")
             elif kind[1] and kind[1](counters, kind[0]):
                 wrong.append(f"{h['key']}: counted {counters.grown() / 2**20:+.1f} MiB, "
                              f"but: {sentence}")
     if not any(h["key"] in true_keys and h["word"] not in ("ruled out", "unlikely")
                for h in doc["hypotheses"]):
-        wrong.append(f"every true hypothesis is given up: {', '.join(true_keys)}")
+        wrong.append(f"every true hypothesis is rejected: {', '.join(true_keys)}")
     return wrong

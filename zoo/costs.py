@@ -114,7 +114,7 @@ def lane(options, number):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lanes", type=int, default=1, help="so many rounds at the same time, CPUs divided")
+    parser.add_argument("--lanes", type=int, default=1, help="number of concurrent rounds, each on its own CPUs")
     parser.add_argument("--python", default=place.interpreter())
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", help="options of seed_case.py, behind --")

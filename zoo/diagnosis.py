@@ -31,7 +31,7 @@ COLUMNS = ["program", "variant", "truth", "first hypothesis", "right", "RSS MB",
 def options():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", help="names of programs; all without any")
+    parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
     parser.add_argument("--out", type=Path, default=place.BUILD / "zoo-runs")
     parser.add_argument("--record", action="store_true", help="record them first")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")

@@ -142,9 +142,9 @@ def line(title, runs):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", help="names of programs; all without any")
-    parser.add_argument("--rounds", type=shared.count, default=ROUNDS, help="runs of each (%(default)s)")
-    parser.add_argument("--root", type=Path, action="append", help="a checkout; this one without any")
+    parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
+    parser.add_argument("--rounds", type=shared.count, default=ROUNDS, help="runs of each program (%(default)s)")
+    parser.add_argument("--root", type=Path, action="append", help="another checkout (default: this one)")
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -64,13 +64,13 @@ class Cost(NamedTuple):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", help="names of programs; all without any")
-    parser.add_argument("--pairs", type=shared.count, default=PAIRS, help="of runs, for each (%(default)s)")
-    parser.add_argument("--lanes", type=shared.count, default=1, help="programs at the same time")
+    parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
+    parser.add_argument("--pairs", type=shared.count, default=PAIRS, help="pairs of runs per program (%(default)s)")
+    parser.add_argument("--lanes", type=shared.count, default=1, help="number of programs that run at the same time")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
-    parser.add_argument("--within", type=float, help="begin no pair after so many seconds")
-    parser.add_argument("--json", type=Path, help="also write every number into this file, as they come")
-    parser.add_argument("--update", action="store_true", help="put the shares into zoo/expected.json")
+    parser.add_argument("--within", type=float, help="seconds after which no further pair of runs begins")
+    parser.add_argument("--json", type=Path, help="also write each measured value to this file at once")
+    parser.add_argument("--update", action="store_true", help="write the cost of each program to zoo/expected.json")
     return parser.parse_args()
 
 

@@ -38,7 +38,7 @@ QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("programs", nargs="*", help="names of programs; all without any")
+    parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
     parser.add_argument("--out", type=Path, default=BUILD / "zoo-runs",
                         help="folder of the recordings (default zoo-runs of the build)")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
@@ -46,8 +46,8 @@ def options():
     parser.add_argument("--judge-only", action="store_true", help="use the recordings in --out")
     parser.add_argument("--tables", type=Path, help="also write small tables into this folder")
     parser.add_argument("--jobs", type=command.count, default=1, help="programs that run at the same time")
-    parser.add_argument("--overhead", action="store_true", help="also measure what ebb costs each")
-    parser.add_argument("--update", action="store_true", help="keep what ebb says as zoo/expected.json")
+    parser.add_argument("--overhead", action="store_true", help="also measure the cost of ebb for each program")
+    parser.add_argument("--update", action="store_true", help="write ebb's results to zoo/expected.json")
     parser.add_argument("--matrix", action="store_true",
                         help="only print the confusion matrix of zoo/expected.json")
     parser.add_argument("--details", action="store_true", help="a second table: bytes per step and their call sites")
@@ -370,7 +370,7 @@ def main():
         args.out.mkdir(parents=True, exist_ok=True)
         runs, broken = record_all(runs, args)
     if not runs and not broken:
-        sys.exit("zoo: nothing of it can run here")
+        sys.exit("zoo: none of the programs can run here")
     outcomes = judge_all(runs, args)
     runs, lost = unread(runs, outcomes)
     broken += lost
@@ -381,8 +381,8 @@ def main():
     if args.update:
         table.keep(outcomes)
     worse = broken + complaints(runs, outcomes, args)
-    for sentence in worse or ["nothing is worse than in the kept table" if args.size == "default" else
-                              "no leak is called none, and nothing else a leak"]:
+    for sentence in worse or ["no result is worse than in the table of expected results" if args.size == "default" else
+                              "no leak is called benign, and no benign run is called a leak"]:
         print(f"zoo: {sentence}", file=sys.stderr)
     return 1 if worse else 0
 

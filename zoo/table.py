@@ -51,7 +51,7 @@ def regressions(outcomes, kept):
         if before["culprit_row"] and not now["culprit_row"]:
             worse.append(f"{name}: the true call site was in row {before['culprit_row']}, now in none")
         if before.get("culprit_itself") and not now.get("culprit_itself"):
-            worse.append(f"{name}: no row names the function that keeps it any more")
+            worse.append(f"{name}: no row names the function that keeps the memory")
     return worse
 
 

@@ -105,8 +105,8 @@ def test_setup_without_root_prints_the_apt_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", sudo="exit 1", apt_get="exit 99"))
     lines = result.stdout.splitlines()
     assert (result.returncode, len(lines)) == (1, 1)
-    assert result.stderr == ("setup: packages are missing, and only root installs packages; "
-                             "after this line run make again:\n")
+    assert result.stderr == ("setup: packages are missing, and only root can install them; "
+                             "run this command, then make again:\n")
     assert lines[0].startswith("sudo apt-get install -y ")
     assert {"gcc", "cmake", "ninja-build", "libjansson-dev"} <= set(lines[0].split())
 

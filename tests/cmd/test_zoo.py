@@ -86,7 +86,7 @@ def test_zoo_table_of_expected_results_has_every_run():
     ({"no_marks": "stable", "no_marks_right": "NO"}, "without marks: unsure before, NO now"),
     ({"hypothesis_right": "NO"}, "hypothesis: yes before, NO now"),
     ({"culprit_row": 0}, "the true call site was in row 2, now in none"),
-    ({"culprit_itself": 0}, "no row names the function that keeps it any more"),
+    ({"culprit_itself": 0}, "no row names the function that keeps the memory"),
 ])
 def test_zoo_result_worse_than_expected_is_reported(change, said):
     worse = table.regressions({"x": outcome(**change)}, {"x": outcome()})
