@@ -333,7 +333,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
         # The server has already closed the connection of a viewer that starts to read only now.
         wait_for(lambda: all_closed(server), "them to be closed")
-        assert idle[0].closed() == (1013, "the client has not read for too long")
+        assert idle[0].closed() == (1013, "the client has stopped reading messages")
         for viewer in idle:
             viewer.socket.close()
         wait_for(lambda: server.counts()["viewers"] == 0, "them to be gone")

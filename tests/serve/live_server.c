@@ -35,7 +35,7 @@ static struct {
     struct loop *loop;
     struct live *live;
     struct buf input;
-    char folder[32]; /* Contains one log, which all jobs share. */
+    char folder[32]; /* Path of a folder with one log, which all jobs share. */
     int folder_fd, log_fd;
     json_t *jobs; /* Jobs by id, as JSON objects. */
     int64_t ticking;

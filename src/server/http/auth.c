@@ -149,8 +149,8 @@ static void save_sessions(const struct auth *a)
     buf_fini(&text);
 }
 
-/* Finds a session. Compares NAME with the names of all sessions, so that the run time reveals
- * nothing about them. Sessions stay valid if the clock is set back. */
+/* Finds a session. Always compares NAME with the names of all sessions, so that the run time does
+ * not reveal which one matches. Sessions stay valid if the clock is set back. */
 static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
 {
     struct session *found = NULL;
@@ -287,8 +287,8 @@ void auth_free(struct auth *a)
     free(a);
 }
 
-/* True if R contains KEY, in the header X-Ebb-Key or in Sec-WebSocket-Protocol, which is the only
- * one of the two that a browser can set for a WebSocket. */
+/* True if R contains KEY, either in the header X-Ebb-Key or in Sec-WebSocket-Protocol. A browser
+ * cannot set X-Ebb-Key in the request that opens a WebSocket. */
 static bool has_key(const struct http_request *r, const char *key)
 {
     char offered[AUTH_SECRET_SIZE];

@@ -26,9 +26,9 @@ struct auth_grant {
 
 /* Reads STATE_DIR/token and STATE_DIR/token.read-only; creates them (0600, 256 bits) at the first
  * start. Returns -EPERM if other users may read them. Sessions are stored in STATE_DIR/sessions
- * (0600) and survive a restart unless their token has changed. HOSTS is a list, terminated by NULL,
- * of the names that a Host header may contain in addition to localhost and literal addresses. HOSTS
- * may be NULL. */
+ * (0600). After a restart, a session is still valid if its token is the same. HOSTS is a list,
+ * terminated by NULL, of the names that a Host header may contain in addition to localhost and
+ * literal addresses. HOSTS may be NULL. */
 int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret, struct err *err);
 void auth_free(struct auth *a); /* accepts NULL */
 /* Checks whether auth_open can succeed. Creates nothing. */
@@ -47,8 +47,8 @@ enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t 
  * is wall-clock time. */
 enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
                           struct auth_grant *ret, bool *ret_again);
-/* Ends the session of R's cookie and key. ret_cookie is the value of a Set-Cookie header that
- * removes the cookie from the browser. */
+/* Ends the session to which R's cookie and key belong. ret_cookie is the value of a Set-Cookie
+ * header that removes the cookie from the browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 
 /* Exported for tests, which cannot create a struct http_request. The run time of auth_secret_equal

@@ -26,7 +26,7 @@ struct child {
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
     bool is_guest; /* true if only guests (clients other than the owner) wait for the answer */
-    struct command *command; /* NULL while the child is queued, and after its end */
+    struct command *command; /* NULL before the child starts and after it has ended */
 };
 
 struct children {

@@ -36,8 +36,8 @@ struct http_listener {
     bool is_unix; /* a unix socket, whose clients are all trusted */
 };
 
-/* Called once for each request, after its headers and before its body are read. If the function
- * answers, the request is refused. If it does not answer, the request is accepted. */
+/* Called once for each request, when its headers have been read but its body has not. If the
+ * function answers, the request is refused. If it does not answer, the request is accepted. */
 typedef void http_admit_fn(void *user, struct http_request *r);
 /* Called when the body is complete. Must answer or park the request before it returns. */
 typedef void http_handle_fn(void *user, struct http_request *r);
@@ -93,8 +93,9 @@ const char *http_header(const struct http_request *r, const char *key); /* NULL:
 const char *http_cookie(const struct http_request *r, const char *key);
 const char *http_body(const struct http_request *r, size_t *ret_len);
 bool http_is_unix(const struct http_request *r);
-/* Sets the rank of a request, which is HTTP_STRANGER at first. Call this once. If there are too
- * many connections of that rank, answers the request and returns false. */
+/* Sets the rank of a request; only the first call has an effect. Before it, the rank is HTTP_OWNER
+ * on a unix socket and HTTP_STRANGER on TCP. If too many connections already have RANK, answers the
+ * request and returns false. */
 bool http_set_rank(struct http_request *r, enum http_rank rank);
 enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);

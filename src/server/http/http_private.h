@@ -79,7 +79,7 @@ struct http_pair {
 
 /* The states of a request, in the order in which it passes through them. */
 enum http_request_state {
-    REQUEST_ADDRESS,  /* only the address of the request has been read */
+    REQUEST_ADDRESS,  /* only the request target has been read */
     REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
     REQUEST_PARKED,   /* the handler will answer later */
     REQUEST_WAITING,  /* the request is parked, and suspended in MHD */
@@ -98,8 +98,8 @@ struct http_request {
     enum http_rank rank;
     bool is_ranked;
     bool has_body;           /* the request has a body, part of which may still be unread */
-    const char *refusal;     /* why the address is invalid, or NULL */
-    const char *raw_address; /* address in MHD's buffer, which MHD modifies */
+    const char *refusal;     /* why the request target is invalid, or NULL */
+    const char *raw_address; /* request target, in a buffer that MHD modifies */
     size_t raw_len;
     char *path;
     const char *query_text;
@@ -122,7 +122,7 @@ struct http_request {
     http_upgrade_fn *upgrade;
     void *upgrade_user;
     _Alignas(max_align_t) unsigned char context[HTTP_CONTEXT_BYTES];
-    char text[]; /* the address as received, followed by the decoded path and query */
+    char text[]; /* the request target as received, then the decoded path and query */
 };
 
 /* http_request.c */
@@ -135,7 +135,7 @@ void http_request_free(struct http_request *r);
  * after it has read all headers. */
 unsigned http_head_check(struct http_request *r, const char *method, const char *version,
                          const char **ret_why);
-/* True if this libmicrohttpd is older than 1.0 and accepts heads that are not strict HTTP. */
+/* True if this libmicrohttpd accepts heads that are not strict HTTP, as versions before 1.0 do. */
 bool http_head_is_lenient(void);
 /* MHD's logger for errors. CLS is the struct http_daemon. */
 void http_head_error(void *cls, const char *fmt, va_list ap);
@@ -154,7 +154,7 @@ void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
 void http_upgraded_close_all(struct http *h);
 
 /* http_answer.c */
-/* Prints a complete answer for a connection that is closed afterwards. */
+/* Appends a complete error answer to OUT. Its head contains "Connection: close". */
 void http_answer_print(struct buf *out, unsigned status, const char *why);
-/* Passes the response to MHD, which accepts it only during its callback for the request. */
+/* Passes the response to MHD. Call this only within MHD's callback for the request. */
 enum MHD_Result http_request_queue(struct http_request *r);

@@ -1,4 +1,4 @@
-/* Parses the address of a request, and gives handlers access to its parts. */
+/* Parses the request target (path and query), and gives handlers access to a request's parts. */
 #include "server/http/http.h"
 
 #include <stdlib.h>
@@ -22,24 +22,24 @@ static const char *decode(char *s, bool is_query)
     char *to = s;
     for (const char *from = s; *from; from++, to++) {
         if (*from == ' ')
-            return "the address contains a space";
+            return "the request target contains a space";
         *to = is_query && *from == '+' ? ' ' : *from;
         if (*from == '%') {
             int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
             if (low < 0)
-                return "the address contains an invalid % escape";
+                return "the request target contains an invalid % escape";
             *to = (char)(high << 4 | low);
             from += 2;
         }
         if ((unsigned char)*to < ' ' || *to == 0x7f)
-            return "the address contains a control character";
+            return "the request target contains a control character";
     }
     *to = '\0';
     uint32_t c;
     for (size_t i = 0, n, len = (size_t)(to - s); i < len; i += n) {
         n = text_utf8(s + i, len - i, &c);
         if (n == 0)
-            return "the address is not UTF-8";
+            return "the request target is not UTF-8";
     }
     return NULL;
 }
@@ -49,9 +49,9 @@ static const char *decode(char *s, bool is_query)
 static const char *check_path(const char *path)
 {
     if (path[0] != '/')
-        return "the address does not begin with /";
+        return "the request target does not begin with /";
     if (strchr(path, '\\'))
-        return "the address contains a backslash";
+        return "the request target contains a backslash";
     for (const char *p = path; (p = strchr(p, '/')) != NULL; p++) {
         size_t len = strcspn(p + 1, "/");
         if ((len == 0 && p[1]) || (len == 1 && p[1] == '.') ||
@@ -103,7 +103,7 @@ struct http_request *http_request_new(struct http *h, const char *uri)
     bool has_slash = strcasestr(r->path, "%2f") != NULL;
     r->refusal = decode(r->path, false);
     if (!r->refusal)
-        r->refusal = has_slash ? "the address contains an escaped /" : check_path(r->path);
+        r->refusal = has_slash ? "the request target contains an escaped /" : check_path(r->path);
     if (!r->refusal && query)
         r->refusal = split_query(r, query);
     return r;

@@ -112,8 +112,8 @@ static void replace(struct live_queue *q, unsigned i, struct live_message *m)
     live_message_drop(old);
 }
 
-/* Returns the index of the queued message with KIND and ID, or -1 if there is none or it is partly
- * written. */
+/* Returns the index of the queued message with KIND and ID, or -1 if there is none. Ignores a
+ * message that is partly written. */
 static int find(const struct live_queue *q, enum live_kind kind, int64_t id)
 {
     for (unsigned i = q->sent > 0; i < q->count; i++) {

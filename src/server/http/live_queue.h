@@ -50,14 +50,14 @@ struct live_queue {
      * there is space. */
     int64_t *late;
     size_t late_count, late_size;
-    /* bits (1 << LIVE_SAMPLE…) of the message kinds that were skipped without a report to the
-     * viewer so far */
+    /* bits (1 << LIVE_SAMPLE…) of the message kinds of which some were skipped; cleared when the
+     * skip is reported to the viewer */
     unsigned skipped;
 };
 
 void live_queue_fini(struct live_queue *q); /* drops all messages; accepts a zeroed struct */
-/* Adds M to the queue, with a reference of its own. Returns 0; 1 if a message was skipped; -ENOBUFS
- * if the list of late jobs is full. */
+/* Adds M to the queue, which takes its own reference. Returns 0; 1 if a message was skipped;
+ * -ENOBUFS if the list of late jobs is full. */
 int live_queue_add(struct live_queue *q, struct live_message *m);
 /* Drops all messages except one that is partly written. */
 void live_queue_clear(struct live_queue *q);

@@ -11,8 +11,8 @@ enum {
     /* maximum length of log text in one message; JSON escapes can make the message six times as
      * long */
     PIECE_BYTES = 32 << 10,
-    /* maximum number of messages per notification; of longer output, only the last PIECE_BYTES are
-     * sent */
+    /* maximum number of messages per notification; if the output is longer, only its last
+     * PIECE_BYTES are sent */
     PIECES_MAX = 4,
 };
 
@@ -28,8 +28,8 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        /* All viewers of a log share one offset. Publishes the output up to the end of the log
-         * first, so that the new viewer begins there. */
+        /* All viewers of a log share one offset, and a new viewer begins at the end of the log. So
+         * the output up to the end is published first. */
         live_tail_read(l, id);
         tail->watchers++;
         return tail;

@@ -348,7 +348,7 @@ void live_viewer_check(struct live_viewer *v, uint64_t now_ns)
         return;
     }
     if (v->stuck_ns && now_ns > v->stuck_ns && now_ns - v->stuck_ns >= t->stuck_ns) {
-        live_viewer_close(v, CLOSE_TRY_AGAIN, "the client has not read for too long");
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "the client has stopped reading messages");
     } else if (now_ns > v->received_ns && now_ns - v->received_ns >= t->silent_ns) {
         live_viewer_close(v, CLOSE_TRY_AGAIN, "the client does not answer pings");
     } else if (now_ns - v->pinged_ns >= t->ping_ns) {

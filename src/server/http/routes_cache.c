@@ -10,11 +10,11 @@
 #include "server/http/routes_private.h"
 
 enum { CACHED_MAX = 1 << 20, KEY_MAX = 512, CACHE_BYTES = 4 << 20 };
-/* Maximum age of a cached answer. Some values, such as the memory of a running job, change without
- * a new generation. */
+/* Maximum age of a cached answer. Some values, such as the memory of a running job, change although
+ * `generation` does not. */
 static const uint64_t fresh_ns = NS_PER_S;
 
-/* Returns the cache entry for the address of a request. Its index is a hash of the path and the
+/* Returns the cache entry for a request. The entry's index is a hash of the request's path and
  * query. */
 static struct route_cached *cache_place(struct route_call *c)
 {

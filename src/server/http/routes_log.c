@@ -94,8 +94,9 @@ static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool i
     return count;
 }
 
-/* Finds at most LEN bytes that begin at OFFSET, or after the gap at OFFSET, and are in one log
- * file; the client requests the rest separately. COUNT stays 0 if the log ends before OFFSET. */
+/* Finds a piece of at most LEN bytes in one log file. The piece begins at OFFSET or, if OFFSET is
+ * in a gap, after the gap. The client requests the rest separately. COUNT stays 0 if the log ends
+ * before OFFSET. */
 static void find_log_piece(struct log_reading *r, int folder, uint64_t offset, uint64_t len)
 {
     struct logs_piece piece;

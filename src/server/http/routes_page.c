@@ -21,8 +21,8 @@ static void answer_asset(struct route_call *c, const char *name)
     http_answer_gzip(c->r, file.type, file.etag, file.gzip, file.len);
 }
 
-/* Answers with the page. All addresses of the page return the same HTML, whose script reads the
- * address. */
+/* Answers with the page. The HTML is the same for every path of the page; the page's script reads
+ * the path. */
 void route_page(struct route_call *c)
 {
     answer_asset(c, "serve.html");

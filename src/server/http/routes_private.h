@@ -48,7 +48,7 @@ extern const char route_openapi_text[], route_openapi_end[];
 enum { ROUTES_WAITERS_MAX = 256, ROUTES_WAIT_MAX_S = 60, ROUTES_CACHE = 64 };
 
 struct route_cached {
-    char *key, *text; /* the key is the address of the request; NULL: the entry is unused */
+    char *key, *text; /* KEY: path and query of the request; NULL if the entry is unused */
     size_t len;
     uint64_t version, until_ns;
 };
@@ -82,8 +82,8 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
 bool route_answer_cached(struct route_call *c);
 /* Like route_answer with status 200, but also caches the text. */
 void route_answer_and_cache(struct route_call *c, int result, json_t *doc, const struct err *err);
-/* Finds the cached answer to the request of C if it was made from VERSION. Returns NULL if there is
- * none. */
+/* Returns the cached answer to the request of C that was made from VERSION of the source data, or
+ * NULL if the cache has none. */
 const struct route_cached *route_cache_find(struct route_call *c, uint64_t version);
 /* Caches a copy of TEXT. */
 void route_cache_add(struct route_call *c, uint64_t version, uint64_t until_ns, const char *text,

@@ -72,8 +72,8 @@ int command_fd_move_up(int fd)
     return r;
 }
 
-/* Starts the child. OUT_FD and ERR_FD must be above COMMAND_LOCK_FD. Returns 0, or -errno if it
- * could not be started; no process is left then. */
+/* Starts the child. OUT_FD and ERR_FD must be above COMMAND_LOCK_FD. Returns 0. If the child cannot
+ * be started, returns -errno and leaves no process behind. */
 static int fork_child(const struct loop *loop, const struct command_setup *setup, int out_fd,
                       int err_fd, pid_t *ret)
 {

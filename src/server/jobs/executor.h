@@ -37,7 +37,7 @@ struct executor_end {
     const char *no_start;   /* why the job could not be started, or NULL */
     const json_t *run_json; /* run.json if it records the job's end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
-    bool has_folder;        /* jobs that fail before they create their run folder have none */
+    bool has_folder;        /* false if the job failed before it created its run folder */
     bool is_disk_full;      /* only set if HAS_FOLDER is false */
 };
 
@@ -52,7 +52,8 @@ void jobs_run_started(struct jobs *j, int64_t id);
 void jobs_run_news(struct jobs *j, int64_t id, json_t *doc);
 /* Reports that no process of the job is left. */
 void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end);
-/* Reports that nothing was started for the job. Replaces all other reports. */
+/* Reports that nothing was started for the job. Call this instead of jobs_run_started and
+ * jobs_run_over. */
 void jobs_run_unstarted(struct jobs *j, int64_t id);
 /* Reports that a submitted job now waits because of WHY, which is "" if the job no longer waits. */
 void jobs_run_waits(struct jobs *j, int64_t id, const char *why);

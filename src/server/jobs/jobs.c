@@ -49,8 +49,8 @@ static bool is_for_us(int fd)
     return is_ours || is_empty;
 }
 
-/* Makes the state folder private, unless it contains files of other programs. Refuses a folder with
- * such files if other users can write to it, as they can to /tmp. */
+/* If the state folder contains no files of other programs, makes it private. If it does, refuses
+ * the folder if other users can write to it, as they can to /tmp. */
 static int close_to_others(int fd, const char *path, struct err *err)
 {
     struct stat st;
@@ -318,8 +318,8 @@ void jobs_tick_on(struct jobs *j)
     loop_set_timer(j->tick_timer, clock_mono_ns() + NS_PER_S, NS_PER_S);
 }
 
-/* Publishes jobs with new facts, each at most once per second. Returns true if at least one job has
- * been started. */
+/* Publishes jobs with new facts, each at most once per second. Returns true if at least one of the
+ * jobs in the table has been started. */
 static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
 {
     bool is_any = false;

@@ -1,5 +1,5 @@
-/* Adoption: a server that starts finds out what happened to the jobs that an earlier server
- * started. */
+/* Adoption: when a server starts, it determines which jobs of an earlier server are queued, are
+ * running, or have ended. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

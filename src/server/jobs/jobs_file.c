@@ -27,7 +27,7 @@ enum {
     RETRY_S = 5,     /* delay after a failed write */
     SLICE_MS = 2,
     SLICE_ROWS = 64,
-    /* each pause lasts as long as this many slices, so that the writer uses a tenth of the time */
+    /* length of a pause in slices; the writer thus works for a tenth of the time */
     PAUSES = 9,
 };
 

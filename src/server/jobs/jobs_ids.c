@@ -30,7 +30,7 @@ static void raise_to(int64_t *max, const char *digits, size_t len)
         *max = id;
 }
 
-/* True if the folder NAME contains run.json. A folder that does not is a user's folder with a
+/* True if the folder NAME contains run.json. A folder without run.json is a user's folder with a
  * similar name. */
 static bool is_run_folder(int runs_fd, const char *name)
 {

@@ -1,6 +1,6 @@
 /* Retention: removes ended jobs that exceed the age, number or size set with --keep, oldest first,
  * with their run folders. A thread removes and measures the folders, because both can be slow, and
- * never return if the file system hangs. */
+ * can block for ever if the file system hangs. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ enum {
     IDLE_S = 60,    /* time between checks while no job ends */
     WAKE_MS = 500,  /* delay from the end of a job to the next check */
     MEASURE_S = 10, /* minimum time between two measurements */
-    /* number of ended jobs, oldest first, among which the next one to remove is searched */
+    /* number of the oldest ended jobs that are checked to find the next one to remove */
     ROWS = 32,
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
     AGE_S = 600,    /* time between two writes of the store's age to the store */
@@ -54,7 +54,8 @@ struct jobs_keeper {
     /* Used by the thread while it runs: */
     struct runs_folder *runs;
     int trash_fd; /* fd of RUNS/.trash, or -1 */
-    /* number of folders moved to the trash so far, which makes their names there unique */
+    /* number of folders moved to the trash so far; it is part of the names there, so that they are
+     * unique */
     unsigned moved;
     struct kept_folder removal; /* the job whose folder is moved into the trash */
     int removal_result;         /* 0, or -errno if the folder could not be moved */
@@ -110,9 +111,9 @@ static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
     return -errno;
 }
 
-/* Moves the folder of the job to remove into the trash. A folder whose name matches is left alone
- * if it lacks the job's signature or, for a job of an old ebb without signatures, run.json. Returns
- * 0 or -errno. */
+/* Moves the folder of the job to remove into the trash. Leaves a folder of the same name alone if
+ * it lacks the job's signature. An old ebb made no signatures; for its jobs, leaves the folder
+ * alone if it lacks run.json. Returns 0 or -errno. */
 static int put_folder(struct jobs_keeper *k)
 {
     const struct job_folder folder = k->removal.folder;

@@ -76,8 +76,8 @@ struct job {
     /* Wall-clock time and time since boot when this server first saw the job. All later times of
      * the job are computed from these two, so that they stay in order if the wall clock is set. */
     uint64_t wall_ns, boot_ns;
-    /* whether the name of the job's run folder is already in use, which is checked before the
-     * start */
+    /* is_name_taken: the name of the job's run folder is already in use; known if is_name_checked
+     * is set */
     bool is_name_checked, is_name_taken;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job's slot, memory and GPUs are marked as used */
@@ -151,7 +151,7 @@ int jobs_task(struct jobs *j, struct workers *workers, const struct task_kind *k
 
 /* ---- jobs_table.c: jobs that have not ended ---- */
 
-/* returns NULL if there is no such job, or it has ended */
+/* returns NULL if there is no such job, or its end is stored */
 struct job *jobs_find(const struct jobs *j, int64_t id);
 int jobs_insert(struct jobs *j, struct job *job);
 void jobs_delete(struct jobs *j, struct job *job);
@@ -164,7 +164,7 @@ struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
 void jobs_row_folder(const struct store_job *row, struct job_folder *ret);
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct job *job, struct job_live *live);
-void job_unlive(struct job *job); /* undoes job_live_new if the job could not be started */
+void job_unlive(struct job *job); /* frees job->live, which may be NULL, and sets it to NULL */
 void job_free(struct job *job);
 /* Occupies or frees the job's slot, memory and GPUs. */
 void jobs_occupy(struct jobs *j, struct job *job);

@@ -288,8 +288,8 @@ void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end)
     jobs_vacate(j, job);
     j->is_file_due = true;
     jobs_tick_on(j);
-    /* The end is published after the attempt to store it, which may free JOB, so its texts are
-     * copied first. */
+    /* The end is published after jobs_write_end, which may free JOB. So the texts of JOB are copied
+     * first. */
     char reason[JOBS_SENTENCE_MAX];
     json_t *doc = jobs_job_json(j, job);
     struct jobs_news news = {.kind = JOBS_NEWS_JOB,

@@ -17,7 +17,7 @@ void jobs_change(struct jobs *j, struct job *job, enum job_state state, const ch
 /* Changes the state and stores the change, without publishing it. Returns false, with the state
  * unchanged, if the change cannot be stored. */
 bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state);
-/* Changes to a state that a supervisor reports. The change is on disk within about a second. */
+/* Sets the state that a supervisor has reported. The change is on disk within about a second. */
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason);
 /* Ends a job that was never started, if the end can be stored. Returns 0, with JOB freed, or
  * -errno. */

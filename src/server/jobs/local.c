@@ -237,9 +237,9 @@ static int launch_sweep(struct local_run *run, int lock)
     return launch_child(run, &launch, NULL, lock, on_swept);
 }
 
-/* Call this if the lock is free but run.json does not contain the end of the job, so that processes
- * of the job may still run. Returns true if `ebb sweep` is killing them. `ebb sweep` holds the lock
- * until all of them have exited. */
+/* Call this if the lock is free but run.json does not contain the end of the job: processes of the
+ * job may still run. Starts `ebb sweep`, which kills them and holds the lock until all of them have
+ * exited. Returns true if it was started. */
 static bool local_sweep(struct local_run *run)
 {
     struct process_id holder;
@@ -256,9 +256,9 @@ static bool local_sweep(struct local_run *run)
 
 /* ---- the end ---- */
 
-/* True if an earlier server was killed before it started the job. RUN must have no run folder. A
- * started job has a signed lock, because the holder signs the lock once it has created the folder;
- * if only the folder is missing, a user has removed it. */
+/* True if an earlier server was killed before it started the job. RUN must have no run folder. If
+ * the lock is signed, the job was started and a user has removed its folder, because the process
+ * that holds the lock signs it after it has created the folder. */
 static bool is_never_started(const struct local_run *run)
 {
     struct process_id holder;
@@ -377,8 +377,8 @@ static int is_lock_held(struct local_run *run)
     return executor_lock_is_held(run->lock_fd);
 }
 
-/* Reports that the lock cannot be read, which leaves it unknown whether the job runs. Reports later
- * that the lock can be read again. */
+/* If ERROR is not 0, reports that the lock cannot be read, and that it is therefore unknown whether
+ * the job runs. If ERROR is 0, withdraws an earlier report. */
 static void report_lock(struct local_run *run, int error)
 {
     char text[EXECUTOR_SENTENCE_MAX];

@@ -52,7 +52,7 @@ struct local_run {
 
 /* ---- local.c ---- */
 
-/* Schedules the next check at AT_NS, unless one is scheduled earlier. */
+/* Schedules the next check at AT_NS, or keeps one that is scheduled earlier. */
 void local_check_at(struct local_run *run, uint64_t at_ns);
 /* PID is the peer of the control socket. If PID is a child of the sentinel, stores it as the
  * supervisor. */

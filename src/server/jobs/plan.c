@@ -109,7 +109,7 @@ static void memory_sentence(const struct plan_room *room, const struct plan_job 
                  "jobs",
                  wanted, all);
     else
-        snprintf(ret, size, "waits for memory: needs %s, %s of %s free", wanted, idle, all);
+        snprintf(ret, size, "waits for memory: needs %s (free: %s of %s)", wanted, idle, all);
 }
 
 void plan_sentence(const struct plan_room *room, const struct plan_job *job,
@@ -129,7 +129,7 @@ void plan_sentence(const struct plan_room *room, const struct plan_job *job,
         memory_sentence(room, job, false, ret, size);
         return;
     case PLAN_WAITS_GPU:
-        snprintf(ret, size, "waits for GPUs: needs %u, %u of %u free", job->gpus,
+        snprintf(ret, size, "waits for GPUs: needs %u (free: %u of %u)", job->gpus,
                  left_of(room).gpus, room->gpus);
         return;
     case PLAN_WAITS_TURN:

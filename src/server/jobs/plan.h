@@ -50,6 +50,6 @@ enum { PLAN_GPU_TEXT = PLAN_GPUS_MAX * 3 };
 void plan_gpu_text(uint64_t gpus, char ret[PLAN_GPU_TEXT]);
 uint64_t plan_gpu_bits(const char *text);
 
-/* Writes a reason such as "waits for memory: needs 24.0 GiB, 11.2 of 58.0 GiB free". */
+/* Writes a reason such as "waits for memory: needs 24.0 GiB (free: 11.0 GiB of 58.0 GiB)". */
 void plan_sentence(const struct plan_room *room, const struct plan_job *job,
                    const struct plan_verdict *verdict, char *ret, size_t size);

@@ -23,7 +23,7 @@ enum {
 
 /* ---- parsing ---- */
 
-/* Returns the phase for a state printed by squeue or sacct. Unknown states are final. */
+/* Returns the phase for a state printed by squeue or sacct. Unknown states count as ended. */
 static enum slurm_phase phase_of(const char *state)
 {
     static const char *const pending[] = {"PENDING",      "REQUEUED",    "REQUEUE_HOLD",

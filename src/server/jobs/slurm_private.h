@@ -99,7 +99,7 @@ struct slurm {
     struct command *list; /* squeue while it runs */
     /* monotonic start times of squeue: the running call, the last successful call, the next call */
     uint64_t list_ns, listed_ns, next_ns;
-    bool has_failed; /* the last squeue failed */
+    bool has_failed; /* the last call of squeue failed */
 };
 
 void slurm_tick_on(struct slurm *s);

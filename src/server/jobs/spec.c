@@ -258,8 +258,8 @@ static int spec_read_slurm(struct spec_input *in, const char *key, const json_t 
     return r;
 }
 
-/* The keys are read in this order. The name comes after the command, which is its default. "limit"
- * comes after "memory", because it is the memory to reserve only if "memory" is missing. */
+/* The keys are read in this order. "name" comes after "command", from which its default is taken.
+ * "limit" comes after "memory": if "memory" is missing, "limit" is the memory to reserve. */
 static const struct {
     const char *key;
     int (*read)(struct spec_input *in, const char *key, const json_t *v);

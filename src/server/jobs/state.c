@@ -19,7 +19,7 @@ static const struct {
     [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | JOB_FINAL},
     [JOB_RUNNING] = {"running", LIVE | JOB_FINAL},
     [JOB_CHECKPOINTING] = {"checkpointing", LIVE | JOB_FINAL},
-    /* When the guard restarts a job, the state is stopping before it is running again. */
+    /* A job that the guard restarts is `stopping` and then `running` again. */
     [JOB_STOPPING] = {"stopping", LIVE | JOB_FINAL},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},

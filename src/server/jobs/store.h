@@ -47,8 +47,8 @@ void store_close(struct store *store); /* accepts NULL */
 int store_begin(struct store *store, struct err *err);
 int store_end(struct store *store, int result, struct err *err);
 
-/* Ids are never reused: each new id is larger than all ids in this store, and than the largest id
- * passed to store_ids_above. */
+/* Ids are never reused: a new id is larger than every id that this store has ever contained, and
+ * larger than every id passed to store_ids_above. */
 int64_t store_next_id(const struct store *store); /* the id that store_add will use next */
 void store_ids_above(struct store *store, int64_t id);
 /* Adds a job that is queued or, if imported, in a final state. Ignores job->id. */

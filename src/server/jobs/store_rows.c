@@ -231,7 +231,7 @@ int store_learn(struct store *s, const char *name, uint64_t peak_bytes, uint64_t
                       "DELETE FROM peaks WHERE name = ?1 AND n NOT IN"
                       " (SELECT n FROM peaks WHERE name = ?1 ORDER BY n DESC LIMIT 5)",
                       err, "t", name);
-    if (r == 0) /* names are user input, so the number of peaks is limited */
+    if (r == 0) /* users can submit any number of names, so the table is capped */
         r = store_run(s, "DELETE FROM peaks WHERE n <= (SELECT max(n) FROM peaks) - 20000", err,
                       "");
     return store_end(s, r, err);

@@ -6,10 +6,11 @@
 #include <stdint.h>
 
 struct loop;
-struct task; /* one call of `run` */
+struct task; /* a task that was started and has not been freed */
 struct workers;
 
-/* One kind of task. USER belongs to the task from workers_start to `free`. */
+/* The functions of one kind of task. USER belongs to the task from workers_start until the call of
+ * `free`. */
 struct task_kind {
     /* Called in a thread. Must use nothing but USER. */
     void (*run)(void *user);

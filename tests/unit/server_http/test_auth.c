@@ -96,7 +96,7 @@ static void token_files_are_created_once_with_mode_0600(void **state)
     assert_string_not_equal(first, again);
 }
 
-static void token_readable_by_others_is_refused(void **state)
+static void token_file_readable_by_others_is_refused(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -149,7 +149,7 @@ static void only_the_right_token_opens_a_session(void **state)
     auth_free(a);
 }
 
-static void right_token_is_accepted_after_ten_wrong_ones_block_login(void **state)
+static void right_token_is_accepted_while_wrong_tokens_are_rate_limited(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -272,10 +272,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secret_comparison_accepts_only_the_same_secret),
         TEST(token_files_are_created_once_with_mode_0600),
-        TEST(token_readable_by_others_is_refused),
+        TEST(token_file_readable_by_others_is_refused),
         TEST(short_or_binary_token_is_refused),
         TEST(only_the_right_token_opens_a_session),
-        TEST(right_token_is_accepted_after_ten_wrong_ones_block_login),
+        TEST(right_token_is_accepted_while_wrong_tokens_are_rate_limited),
         TEST(sessions_are_limited_in_number_and_survive_a_restart),
         TEST(stored_sessions_without_a_key_are_dropped),
         cmocka_unit_test(host_check_accepts_literal_addresses_and_allowed_names),

@@ -147,7 +147,7 @@ static void request_is_refused_if_the_child_process_queue_is_full(void **state)
     assert_int_equal(runs(b), 3);
 }
 
-static void guest_requests_wait_last_and_fill_half_the_child_queue(void **state)
+static void guests_wait_last_and_may_fill_half_of_the_child_queue(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", "sleep 0.1; echo first", NULL), 0);
@@ -177,7 +177,7 @@ static void child_process_with_too_much_output_is_killed(void **state)
     assert_int_equal(b->len, 1000);
 }
 
-static void cancelled_request_receives_no_child_process_answer(void **state)
+static void cancelled_request_is_not_answered_when_its_child_exits(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
@@ -191,7 +191,7 @@ static void cancelled_request_receives_no_child_process_answer(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void missing_child_process_program_is_reported_at_once(void **state)
+static void child_whose_program_is_missing_fails_at_once(void **state)
 {
     struct bench *b = *state;
     struct children *other;
@@ -225,12 +225,12 @@ int main(void)
         TEST(child_stderr_is_the_answer_if_stdout_is_empty),
         TEST(requests_with_equal_keys_share_one_child_process),
         TEST(request_is_refused_if_the_child_process_queue_is_full),
-        TEST(guest_requests_wait_last_and_fill_half_the_child_queue),
+        TEST(guests_wait_last_and_may_fill_half_of_the_child_queue),
         cmocka_unit_test_setup_teardown(child_process_group_is_killed_at_the_time_limit,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),
-        TEST(cancelled_request_receives_no_child_process_answer),
-        TEST(missing_child_process_program_is_reported_at_once),
+        TEST(cancelled_request_is_not_answered_when_its_child_exits),
+        TEST(child_whose_program_is_missing_fails_at_once),
         TEST(stopping_the_server_kills_its_child_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -419,7 +419,7 @@ static void paths_with_dot_segments_or_bad_escapes_are_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void request_waiting_for_100_continue_is_refused_before_its_body(void **state)
+static void request_with_expect_is_refused_before_its_body_is_sent(void **state)
 {
     struct server *s = *state;
     ask(s, "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n",
@@ -819,7 +819,7 @@ int main(void)
         TEST(request_left_unanswered_by_its_handler_gets_status_500),
         TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
-        TEST(request_waiting_for_100_continue_is_refused_before_its_body),
+        TEST(request_with_expect_is_refused_before_its_body_is_sent),
         TEST(small_body_of_a_refused_request_is_read_before_the_answer),
         TEST(connection_closed_within_a_request_is_freed_before_deadline),
         TEST(chunked_body_over_the_limit_is_read_but_not_stored),

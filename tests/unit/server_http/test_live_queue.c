@@ -81,7 +81,7 @@ static void live_queues_share_messages_and_keep_their_order(void **state)
     live_queue_fini(&b);
 }
 
-static void newer_job_state_replaces_queued_but_not_partly_sent_state(void **state)
+static void newer_job_state_replaces_queued_state_unless_partly_sent(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -117,7 +117,7 @@ static void newer_sample_replaces_queued_sample_and_sets_skip_flag(void **state)
     live_queue_fini(&q);
 }
 
-static void log_output_is_dropped_until_the_skip_message_is_sent(void **state)
+static void dropped_log_output_resumes_once_the_skip_is_reported(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -137,7 +137,7 @@ static void log_output_is_dropped_until_the_skip_message_is_sent(void **state)
     live_queue_fini(&q);
 }
 
-static void live_queue_size_is_limited_except_for_a_single_message(void **state)
+static void live_queue_exceeds_its_limit_only_for_a_single_message(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -258,10 +258,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
         cmocka_unit_test(live_queues_share_messages_and_keep_their_order),
-        cmocka_unit_test(newer_job_state_replaces_queued_but_not_partly_sent_state),
+        cmocka_unit_test(newer_job_state_replaces_queued_state_unless_partly_sent),
         cmocka_unit_test(newer_sample_replaces_queued_sample_and_sets_skip_flag),
-        cmocka_unit_test(log_output_is_dropped_until_the_skip_message_is_sent),
-        cmocka_unit_test(live_queue_size_is_limited_except_for_a_single_message),
+        cmocka_unit_test(dropped_log_output_resumes_once_the_skip_is_reported),
+        cmocka_unit_test(live_queue_exceeds_its_limit_only_for_a_single_message),
         cmocka_unit_test(jobs_whose_state_does_not_fit_the_live_queue_are_recorded),
         cmocka_unit_test(live_queue_returns_enobufs_at_the_maximum_of_late_jobs),
         cmocka_unit_test(live_queue_stays_consistent_after_random_operations),

@@ -6,7 +6,7 @@
  *   restart               like hold; restarts at once after a checkpoint request
  *   deaf                  like hold, but without a control socket
  *   json TEXT             exits at once, with TEXT as its run.json
- *   huge BYTES            exits at once with status 0, and a run.json of that many brackets
+ *   huge BYTES            exits at once with status 0, and a run.json of that many bytes
  *   link FILE             exits at once, with a symlink to FILE as its run.json
  *   vanish                exits without writing anything
  *   lock-only FILE        holds the unsigned lock until FILE exists

@@ -287,7 +287,7 @@ static void memory_peak_is_learned_for_later_jobs_of_the_same_name(void **state)
 
 /* ---- jobs that wait for other jobs ---- */
 
-static void job_with_after_starts_once_its_dependency_has_succeeded(void **state)
+static void job_starts_after_the_job_that_it_waits_for_has_succeeded(void **state)
 {
     (void)state;
     kit_start();
@@ -330,7 +330,7 @@ static void jobs_that_wait_for_a_cancelled_job_are_cancelled(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void job_rerun_submits_the_same_request_again(void **state)
+static void rerun_submits_the_request_of_an_earlier_job_again(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -456,9 +456,9 @@ int main(int argc, char **argv)
         TEST(job_that_can_never_start_is_refused_when_submitted),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
         TEST(memory_peak_is_learned_for_later_jobs_of_the_same_name),
-        TEST(job_with_after_starts_once_its_dependency_has_succeeded),
+        TEST(job_starts_after_the_job_that_it_waits_for_has_succeeded),
         TEST(jobs_that_wait_for_a_cancelled_job_are_cancelled),
-        TEST(job_rerun_submits_the_same_request_again),
+        TEST(rerun_submits_the_request_of_an_earlier_job_again),
         TEST(many_short_jobs_leave_no_descriptors_processes_or_locks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

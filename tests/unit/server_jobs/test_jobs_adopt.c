@@ -56,7 +56,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
 
 /* ---- job states that the test writes into the store ---- */
 
-static void job_left_in_state_starting_by_a_killed_server_runs_once(void **state)
+static void job_that_a_killed_server_left_in_state_starting_runs_once(void **state)
 {
     (void)state;
     kit_start(); /* Starting the server creates the folders. */
@@ -110,7 +110,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void job_that_ended_without_a_server_is_stored_at_next_start(void **state)
+static void job_that_ended_while_no_server_ran_gets_its_recorded_end(void **state)
 {
     (void)state;
     kit_start();
@@ -129,7 +129,7 @@ static void job_that_ended_without_a_server_is_stored_at_next_start(void **state
                 ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
-static void job_left_in_state_starting_with_recorded_end_is_not_rerun(void **state)
+static void starting_job_whose_run_json_records_an_end_is_not_run_again(void **state)
 {
     (void)state;
     kit_start();
@@ -267,7 +267,7 @@ static void job_is_running_while_its_unsigned_lock_is_held(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void job_is_running_while_its_lock_with_a_reused_pid_is_held(void **state)
+static void job_counts_as_running_while_a_reused_pid_holds_its_lock(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -362,7 +362,8 @@ static void wait_until_it_says(int said)
     assert_int_equal(poll(&p, 1, 100 * 1000), 1);
 }
 
-/* Jobs that were accepted but not reported before the kill are also run and waited for. */
+/* Returns true if no job is queued or running, including jobs that the killed server accepted but
+ * did not report. */
 static bool is_idle(int64_t id)
 {
     json_t *room = jobs_room_json(kit.jobs);
@@ -416,11 +417,11 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_left_in_state_starting_by_a_killed_server_runs_once),
+        TEST(job_that_a_killed_server_left_in_state_starting_runs_once),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
         TEST(job_queued_before_a_server_restart_runs_once),
-        TEST(job_that_ended_without_a_server_is_stored_at_next_start),
-        TEST(job_left_in_state_starting_with_recorded_end_is_not_rerun),
+        TEST(job_that_ended_while_no_server_ran_gets_its_recorded_end),
+        TEST(starting_job_whose_run_json_records_an_end_is_not_run_again),
         TEST(job_with_neither_lock_nor_recorded_end_is_lost),
         TEST(started_job_without_a_run_folder_is_lost),
         TEST(running_job_can_be_cancelled_by_a_restarted_server),
@@ -428,7 +429,7 @@ int main(int argc, char **argv)
         TEST(job_cancelled_before_its_start_never_runs),
         TEST(restarted_server_waits_for_a_job_that_is_still_starting),
         TEST(job_is_running_while_its_unsigned_lock_is_held),
-        TEST(job_is_running_while_its_lock_with_a_reused_pid_is_held),
+        TEST(job_counts_as_running_while_a_reused_pid_holds_its_lock),
         TEST(jobs_that_wait_for_a_failed_job_are_cancelled_at_restart),
         TEST(restarted_server_removes_only_locks_of_ended_jobs),
         TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),

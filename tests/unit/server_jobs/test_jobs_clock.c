@@ -121,7 +121,7 @@ static void setting_the_clock_does_not_delay_a_cancel(void **state)
     check_times(id);
 }
 
-static void times_of_an_adopted_job_stay_in_order_if_clock_is_set(void **state)
+static void times_of_an_adopted_job_stay_in_order_if_clock_is_set_back(void **state)
 {
     (void)state;
     kit_start();
@@ -135,7 +135,7 @@ static void times_of_an_adopted_job_stay_in_order_if_clock_is_set(void **state)
     check_times(id);
 }
 
-static void keep_age_limit_ignores_a_clock_set_a_year_ahead(void **state)
+static void retention_age_limit_ignores_a_clock_set_a_year_ahead(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
@@ -150,7 +150,7 @@ static void keep_age_limit_ignores_a_clock_set_a_year_ahead(void **state)
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
 
-static void keep_age_limit_ignores_a_clock_400_days_ahead_at_restart(void **state)
+static void retention_age_limit_ignores_a_clock_set_ahead_at_restart(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(30) * 86400 * NS_PER_S;
@@ -207,9 +207,9 @@ int main(int argc, char **argv)
         CLOCK_TEST(clock_set_ahead_and_back_leaves_job_times_unchanged),
         CLOCK_TEST(queued_job_starts_after_the_system_clock_was_set_back),
         CLOCK_TEST(setting_the_clock_does_not_delay_a_cancel),
-        CLOCK_TEST(times_of_an_adopted_job_stay_in_order_if_clock_is_set),
-        CLOCK_TEST(keep_age_limit_ignores_a_clock_set_a_year_ahead),
-        CLOCK_TEST(keep_age_limit_ignores_a_clock_400_days_ahead_at_restart),
+        CLOCK_TEST(times_of_an_adopted_job_stay_in_order_if_clock_is_set_back),
+        CLOCK_TEST(retention_age_limit_ignores_a_clock_set_a_year_ahead),
+        CLOCK_TEST(retention_age_limit_ignores_a_clock_set_ahead_at_restart),
         CLOCK_TEST(age_of_ended_jobs_adds_up_over_server_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

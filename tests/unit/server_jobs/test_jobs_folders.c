@@ -130,7 +130,7 @@ static void run_json_of_a_foreign_folder_is_ignored(void **state)
     assert_false(has_recording(id));
 }
 
-static void keep_bytes_limit_ignores_foreign_folders(void **state)
+static void retention_size_limit_ignores_foreign_folders(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 2 << 20;
@@ -252,7 +252,7 @@ int main(int argc, char **argv)
         TEST(foreign_folder_at_the_path_of_a_run_is_not_changed),
         TEST(copy_of_a_run_folder_is_neither_used_nor_removed),
         TEST(run_json_of_a_foreign_folder_is_ignored),
-        TEST(keep_bytes_limit_ignores_foreign_folders),
+        TEST(retention_size_limit_ignores_foreign_folders),
         TEST(job_killed_before_it_signed_its_run_folder_runs_once),
         TEST(server_with_a_new_job_store_reuses_no_ids_and_ends_no_job),
         TEST(job_ids_exceed_those_of_run_folders_if_last_id_is_missing),

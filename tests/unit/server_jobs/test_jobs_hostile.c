@@ -42,7 +42,7 @@ static void job_is_lost_if_its_run_json_is_invalid(void **state)
     }
 }
 
-static void oversized_run_json_is_not_read(void **state)
+static void job_is_lost_if_its_run_json_has_too_many_bytes_or_values(void **state)
 {
     (void)state;
     kit_start();
@@ -119,7 +119,7 @@ static bool has_pid(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
 }
 
-static void supervisor_that_floods_its_socket_is_read_at_a_limited_rate(void **state)
+static void supervisor_that_floods_its_socket_does_not_block_the_server(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -314,11 +314,11 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(job_is_lost_if_its_run_json_is_invalid),
-        TEST(oversized_run_json_is_not_read),
+        TEST(job_is_lost_if_its_run_json_has_too_many_bytes_or_values),
         TEST(run_json_keys_of_the_wrong_type_are_ignored),
         TEST(symlink_instead_of_run_json_is_not_followed),
         TEST(long_cause_of_a_job_is_truncated_between_characters),
-        TEST(supervisor_that_floods_its_socket_is_read_at_a_limited_rate),
+        TEST(supervisor_that_floods_its_socket_does_not_block_the_server),
         TEST(job_is_lost_if_its_run_folder_is_removed),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
         TEST(missing_working_folder_fails_only_the_job_that_uses_it),

@@ -70,7 +70,7 @@ static void wait_for_empty_trash(void)
     kit_wait(is_trash_empty, 0);
 }
 
-static void keep_count_limit_removes_the_oldest_jobs_and_their_folders(void **state)
+static void retention_count_limit_removes_oldest_jobs_and_their_folders(void **state)
 {
     (void)state;
     kit.options.keep.count = 3;
@@ -89,7 +89,7 @@ static void keep_count_limit_removes_the_oldest_jobs_and_their_folders(void **st
     assert_int_equal(jobs_get(kit.jobs, 1, true, &doc, &err), -ENOENT);
 }
 
-static void keep_age_limit_removes_old_jobs_but_not_running_ones(void **state)
+static void retention_age_limit_removes_old_jobs_but_no_running_jobs(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = NS_PER_S / 2;
@@ -107,7 +107,7 @@ static void keep_age_limit_removes_old_jobs_but_not_running_ones(void **state)
     kit_wait(is_over, runs);
 }
 
-static void keep_bytes_limit_removes_the_oldest_jobs(void **state)
+static void retention_size_limit_removes_the_oldest_jobs(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 3 << 20;
@@ -390,9 +390,9 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(keep_count_limit_removes_the_oldest_jobs_and_their_folders),
-        TEST(keep_age_limit_removes_old_jobs_but_not_running_ones),
-        TEST(keep_bytes_limit_removes_the_oldest_jobs),
+        TEST(retention_count_limit_removes_oldest_jobs_and_their_folders),
+        TEST(retention_age_limit_removes_old_jobs_but_no_running_jobs),
+        TEST(retention_size_limit_removes_the_oldest_jobs),
         TEST(removal_of_a_deep_run_folder_follows_no_symlinks),
         TEST(trash_folder_is_emptied_when_the_server_starts),
         TEST(trash_folder_is_created_again_if_it_is_missing),

@@ -46,7 +46,7 @@ static void run_sql(const char *sql)
     sqlite3_close(db);
 }
 
-static void job_store_of_a_newer_version_is_refused_unchanged(void **state)
+static void job_store_of_a_newer_version_is_refused_and_not_changed(void **state)
 {
     (void)state;
     store_close(store_kit_open());
@@ -100,7 +100,7 @@ static void job_store_in_a_missing_folder_is_refused(void **state)
     store_kit_refused(-EIO, "No such file or directory");
 }
 
-static void damaged_page_in_the_job_store_is_reported_if_it_is_used(void **state)
+static void damaged_page_in_the_job_store_is_reported_when_it_is_read(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -330,12 +330,12 @@ static void stored_jobs_survive_sigkill_of_the_server_at_any_moment(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(job_store_of_a_newer_version_is_refused_unchanged),
+        TEST(job_store_of_a_newer_version_is_refused_and_not_changed),
         TEST(job_store_of_version_1_is_migrated_with_its_rows),
         TEST(database_of_another_program_is_refused_as_job_store),
         TEST(file_that_is_not_a_database_is_refused_as_job_store),
         TEST(job_store_in_a_missing_folder_is_refused),
-        TEST(damaged_page_in_the_job_store_is_reported_if_it_is_used),
+        TEST(damaged_page_in_the_job_store_is_reported_when_it_is_read),
         TEST(nfs_and_smb_are_recognized_as_network_file_systems),
         TEST(job_store_reports_a_full_disk_and_recovers),
         TEST(job_store_recovers_from_a_full_tmpfs),

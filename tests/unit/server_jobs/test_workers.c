@@ -132,7 +132,7 @@ static void cancelled_task_is_freed_without_a_call_of_done(void **state)
     assert_int_equal(done, 0);
 }
 
-static void worker_pool_is_freed_without_waiting_for_a_blocked_thread(void **state)
+static void freeing_a_worker_pool_does_not_wait_for_a_blocked_thread(void **state)
 {
     (void)state;
     start(true, 1);
@@ -155,7 +155,7 @@ int main(void)
         TEST(seven_blocked_tasks_do_not_delay_other_tasks),
         TEST(task_waits_for_a_running_task_with_the_same_key),
         TEST(cancelled_task_is_freed_without_a_call_of_done),
-        TEST(worker_pool_is_freed_without_waiting_for_a_blocked_thread),
+        TEST(freeing_a_worker_pool_does_not_wait_for_a_blocked_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
