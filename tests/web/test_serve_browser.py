@@ -1,8 +1,8 @@
 """Tests a real `ebb serve` in a browser: submits a job, watches its plot, kills the server, and
 cancels the job.
 
-Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
-missing. EBB_PICTURES=FOLDER keeps pictures of the page there.
+Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, skips
+the tests and names it. EBB_PICTURES=FOLDER keeps pictures of the page there.
 """
 
 import gzip
@@ -94,7 +94,7 @@ def test_page_cancels_a_job_with_a_reason(seen):
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_job_rerun_from_the_page_ends_and_has_a_report(seen):
+def test_rerun_started_from_the_page_ends_and_has_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 

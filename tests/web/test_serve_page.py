@@ -1,7 +1,7 @@
 """Tests the page of `ebb serve` in a browser, with a fake server that controls the jobs.
 
-Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
-missing. EBB_PICTURES=FOLDER keeps pictures of the page there.
+Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, skips
+the tests and names it. EBB_PICTURES=FOLDER keeps pictures of the page there.
 """
 
 import gzip
@@ -66,7 +66,7 @@ def test_token_is_sent_once_and_not_stored_by_the_page(seen):
     assert seen["logout"] == {"sessions": 0, "streams": 0, "stored": 0}
 
 
-def test_job_row_shows_state_memory_and_verdict(seen):
+def test_job_row_shows_state_and_memory_and_verdict(seen):
     name, state, progress, memory, verdict, _ = seen["useList"]["leaker"]
     assert name.startswith("62 leaker") and state == "running"
     assert progress == "step 250 of 1,000, 6 min left"
@@ -74,7 +74,7 @@ def test_job_row_shows_state_memory_and_verdict(seen):
     assert verdict == "leakingout of memory in about 23 min"
 
 
-def test_job_list_is_updated_by_the_live_stream_only(seen):
+def test_job_list_is_updated_by_live_messages_without_polling(seen):
     assert seen["useList"]["started"] == "running" and "63" in seen["useList"]["announced"]
 
 
@@ -99,7 +99,7 @@ def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
-def test_open_page_shows_a_new_job_from_its_start(seen):
+def test_page_of_a_queued_job_shows_its_first_output_and_samples(seen):
     assert seen["begin"]["log"] == ["the first words", ""]
     assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
 
@@ -121,7 +121,7 @@ def test_zooming_a_job_plot_loads_more_detail(seen):
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
-def test_job_page_shows_verdict_site_fix_and_next_command(seen):
+def test_job_page_shows_verdict_then_site_then_fix_then_commands(seen):
     parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
              "train.py:29 in main()", "help: keep numbers (saves 1 MiB/step)", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]
@@ -180,7 +180,7 @@ def test_page_polls_the_api_if_the_live_stream_fails(seen):
     assert "asked for" in seen["withoutLive"]["found"]
 
 
-def test_page_shows_machine_slots_and_reports_unknown_job_ids(seen):
+def test_page_shows_used_slots_and_an_error_for_unknown_jobs(seen):
     assert any(text.startswith("Slots1 of 2") for text in seen["looks"]["machine"])
     assert seen["looks"]["missing"] == "no such job: 4711"
 

@@ -64,7 +64,7 @@ test("a log line that is too long is truncated and the next one is complete", ()
   assert.deepEqual(text.add("\nnext\n").slice(1), ["next"]);
 });
 
-test("line breaks and bidi characters in foreign text are escaped", () => {
+test("control and direction characters are shown as escape sequences", () => {
   assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
@@ -82,7 +82,7 @@ test("a week of samples is merged into few points that keep its extremes", () =>
   assert.ok(longest < week / 400);
 });
 
-test("samples with earlier times are ignored and missing values are not 0", () => {
+test("older samples are ignored and missing values stay missing", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
@@ -126,7 +126,7 @@ test("restarts and guard actions are listed as events at their time", () => {
   assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "restarted"], [50, "warn"]]);
 });
 
-test("the time at which a leak reaches the limit is shown as an interval", () => {
+test("the forecast spans the lowest to the highest growth rate", () => {
   const job = { state: "running", verdict: { verdict: "leaking", leak: true, oom_eta_s: { low: 100, high: 200 } } };
   const f = forecastOf(job, 50, 400, 1000);
   assert.deepEqual(f, { x: 50, y: 400, high: 6, low: 3 });

@@ -67,7 +67,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
   });
   return {
     title: clocks ? "Memory over steps" : "Memory over time",
-    note: "Job: shared memory is counted once. Process: resident memory.",
+    note: "The job's line counts shared memory once. The lines of processes show resident memory.",
     lines,
     unit: "B",
     byStep: !!clocks,

@@ -33,7 +33,7 @@ export class LogText {
   }
 }
 
-// Truncates a very long line to the part after its last \r, or to its beginning.
+// Shortens a very long line to the part after its last \r. If that part is also too long, keeps only its beginning.
 function bounded(raw: string): string {
   if (raw.length <= 4 * longestLine) return raw;
   const kept = raw.slice(raw.lastIndexOf("\r", raw.length - 2) + 1);

@@ -79,7 +79,7 @@ export class JobData {
   addMark(mark: Mark): void {
     if (mark.kind === "step" || mark.kind === "substep") return;
     this.marks.push(mark);
-    // Every other mark is dropped, so that the rest still shows how frequent they are.
+    // Drops every other mark, so that the remaining ones still show at which times marks are frequent.
     if (this.marks.length > mostMarks) this.marks = this.marks.filter((_, i) => i % 2 === 1);
   }
 

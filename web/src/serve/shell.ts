@@ -42,8 +42,8 @@ export function split(line: string): Split {
   return { words, error };
 }
 
-// Returns the quoted text that begins at AT, the position after the closing double quote (-1 if there is none), and the
-// first character that a shell would expand.
+// Reads the quoted text that begins at AT. Returns the text, the position of the closing double quote (-1 if there is none),
+// and the first character that a shell would expand (null if there is none).
 function quoted(line: string, at: number): [string, number, string | null] {
   let text = "";
   let expanded: string | null = null;

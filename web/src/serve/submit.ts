@@ -16,7 +16,7 @@ interface Field {
 const fields: Field[] = [
   { key: "command", label: "Command", kind: "text", help: "Split into words as in a shell, but run without a shell." },
   { key: "name", label: "Name", kind: "line", help: "Earlier runs with this name determine how much memory is reserved." },
-  { key: "limit", label: "Memory limit", kind: "line", help: "Such as 24G or 80%. The guard keeps the job below this limit." },
+  { key: "limit", label: "Memory limit", kind: "line", help: "A size such as 24G, or a share of the effective limit such as 80%. The guard enforces it." },
   { key: "memory", label: "Memory to reserve", kind: "line", help: "Such as 24G. The job starts when this much memory is free." },
   { key: "gpus", label: "GPUs", kind: "number" },
   { key: "cwd", label: "Folder", kind: "line", help: "Working folder of the command." },
@@ -35,7 +35,7 @@ class Refused extends Error {
   }
 }
 
-// Splits TEXT as a shell does. Each word must be KEY=VALUE or, unless NEEDSVALUE, KEY.
+// Splits TEXT as a shell does. Each word must be KEY=VALUE. If NEEDSVALUE is false, a word may also be KEY alone.
 function pairs(key: string, text: string, needsValue: boolean): Record<string, string | true> {
   const result: Record<string, string | true> = {};
   const { words, error } = shell.split(text);

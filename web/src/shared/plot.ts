@@ -116,7 +116,7 @@ export class PlotGroup {
   private part: [number, number] | null = null; // the zoomed range of the x axes, or null
   private isZooming = false;
 
-  // ONZOOM is called with true if the plots are zoomed.
+  // ONZOOM is called after a zoom: with true if part of the x range is shown, with false if all of it is shown.
   constructor(private readonly into: HTMLElement, private readonly onZoom: (isPart: boolean) => void) {}
 
   clear(extent: [number, number]): void {
@@ -127,7 +127,7 @@ export class PlotGroup {
     this.part = null;
   }
 
-  // Adds a plot. It refers to the data of PLOT, so that update can draw changes.
+  // Adds a plot. It keeps a reference to the data of PLOT, so that update can draw changed data.
   add(plot: Plot): uPlot | null {
     if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
     const figure = document.createElement("figure");
