@@ -118,8 +118,8 @@ void live_upgrade(struct live *l, struct http_request *r)
                !has_list_word(http_header(r, "Connection"), "upgrade")) {
         http_add_header(r, "Upgrade", "websocket");
         http_answer_error(r, 426,
-                          "the live stream is a WebSocket; the header Upgrade or Connection is "
-                          "missing or invalid");
+                          "the live stream requires a WebSocket; send the headers "
+                          "\"Upgrade: websocket\" and \"Connection: Upgrade\"");
     } else if (!version || strcmp(version, "13") != 0) {
         http_add_header(r, "Sec-WebSocket-Version", "13");
         http_answer_error(r, 426, "unsupported Sec-WebSocket-Version \"%.20s\"; use 13",
