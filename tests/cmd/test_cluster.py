@@ -196,7 +196,7 @@ def test_summary_names_the_rank_that_failed_first(job, tmp_path):
         path.write_text(json.dumps(doc))
     text = " ".join(run_ebb("watch", "123", cwd=tmp_path).stdout.split())
     assert "failed: exited with status" in text
-    assert "rank 0 exited with status 1 first of 4" in text
+    assert "rank 0 exited with status 1, the first of 4 failed ranks" in text
 
 
 @pytest.mark.parametrize("kind, cause", [("guard", "stopped by the guard: 1 GiB left"),

@@ -111,7 +111,7 @@ def test_subscription_to_a_nonexistent_job_gets_a_removed_message(server):
     ('{"job": 0}', "job: must be a job id or null"),
     ('{"jobs": 1}', "jobs: must be true or false"),
     ('{"nobs": true}', 'unknown key "nobs"'),
-    ("[" * 1000, "deeper"),
+    ("[" * 1000, "nested more than 64 levels"),
 ], ids=lambda value: value[:20])
 def test_invalid_subscription_is_refused_and_changes_nothing(server, text, part):
     with Viewer(server) as viewer:

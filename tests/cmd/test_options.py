@@ -31,7 +31,7 @@ NOT_A_TIME = "is not a time; write it like 500ms, 10s or 5m"
     (["export", "x", "--csv=yes"], 'export: --csv takes no value, but "yes" was given'),
     (["export", "x", "--csv="], 'export: --csv takes no value, but "" was given'),
     (["export", "--csv", "x", "-o", ""],
-     'export: --output: "" is empty; write it like --output FILE'),
+     'export: --output: the value is empty; write it like --output FILE'),
     (["logs"], "logs: ID is missing; usage: ebb logs [OPTION…] ID"),
     (["export", "--csv", "a", "b"],
      'export: unexpected operand "b"; usage: ebb export [OPTION…] [RUN_DIR|FILE.ebb|FILE.ebbheap]'),

@@ -71,9 +71,9 @@ def not_started(job):
     ("checkpoint-signal", "SIGSTOP", f'"SIGSTOP" {TAKEN}'),
     ("checkpoint-signal", "9", f'"9" {TAKEN}'),
     ("checkpoint-signal", "chld", f'"chld" {TAKEN}'),
-    ("checkpoint-signal", "", '"" is empty; write it like --checkpoint-signal NAME'),
-    ("checkpoint-cmd", "", '"" is empty; write it like --checkpoint-cmd CMD'),
-    ("checkpoint-done", "", '"" is empty; write it like --checkpoint-done PATH'),
+    ("checkpoint-signal", "", 'the value is empty; write it like --checkpoint-signal NAME'),
+    ("checkpoint-cmd", "", 'the value is empty; write it like --checkpoint-cmd CMD'),
+    ("checkpoint-done", "", 'the value is empty; write it like --checkpoint-done PATH'),
     ("max-restarts", "0", '"0" is out of range; expected 1 to 1000000'),
     ("max-restarts", "-1", '"-1" is out of range; expected 1 to 1000000'),
     ("max-restarts", "many", '"many" is not a whole number; expected 1 to 1000000'),
@@ -91,7 +91,7 @@ def not_started(job):
     ("resume-args", "'--resume", f"\"'--resume\" {NOT_CLOSED}"),
     ("resume-args", "a \\", f'"a \\\\" {NOT_CLOSED}'),
     ("resume-args", "  ", '"  " contains no arguments'),
-    ("resume-args", "", '"" is empty; write it like --resume-args ARGS'),
+    ("resume-args", "", 'the value is empty; write it like --resume-args ARGS'),
 ])
 def test_invalid_guard_option_is_refused_before_job_starts(job, option, value, sentence):
     assert refused(job(f"--{option}={value}"), f"run: --{option}: {sentence}", status=125)
@@ -193,7 +193,7 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
     assert refused(job("--config", ".."), "run: cannot read ..: Is a directory", status=125)
     assert refused(job("--config", "/dev/zero"),
                    "run: /dev/zero is too large for a config file (maximum 64 KiB)", status=125)
-    assert refused(job("--config", ""), 'run: --config: "" is empty; write it like --config FILE',
+    assert refused(job("--config", ""), 'run: --config: the value is empty; write it like --config FILE',
                    status=125)
     assert not_started(job)
     secret = open_folder / "guard.conf"

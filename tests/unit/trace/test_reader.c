@@ -310,7 +310,7 @@ static void error_for_a_foreign_file_describes_its_content(void **state)
     check_refused("b", "t,rss_bytes\n0,1\n1,2\n", 19, -EBADMSG, "text");
     check_refused("c", "\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 18, -EBADMSG, "gzip");
     check_refused("d", "{\"a\": 1, \"b\": 2, \"c\": 3}", 24, -EBADMSG, "JSON");
-    check_refused("e", "EBBTR", 5, -EBADMSG, "first bytes");
+    check_refused("e", "EBBTR", 5, -EBADMSG, "incomplete file header");
     check_refused("f", newer, 16, -EPROTONOSUPPORT, "version 7");
     check_refused("g", "\1\2\3\4\5\6\7\0abcdefghijk", 18, -EBADMSG, "other data");
 }
