@@ -315,10 +315,12 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    /* a leak may grow into memory that was already resident, so the growth of the live heap is
-     * included */
+    /* A leak may grow into memory that was already resident, so the growth of the live heap is
+     * included, and the growth at the verdict's rate, because memory varies and may happen to be
+     * low at the second moment. */
     if (leaks)
-        q.total = fmax(q.total, heap_growth(&q));
+        q.total =
+            fmax(q.total, fmax(heap_growth(&q), f->job.per_min / 60 * (f->now_s - f->start_s)));
     q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
     enum verdict_word tree = f->job.is_known ? f->job.word : q.word;

@@ -243,12 +243,31 @@ static void cgroup_memory_that_no_process_maps_is_shared_memory(void **state)
     assert_int_not_equal(synthetic_test(&s, HYPOTHESIS_SHARED_MEMORY)->word, NEARLY_CERTAIN);
 }
 
+static void unmapped_memory_that_stopped_growing_does_not_explain_a_leak(void **state)
+{
+    static double mapped[SYNTHETIC_POINTS];
+    (void)state;
+    memory_leaks();
+    for (size_t i = 0; i < SYNTHETIC_POINTS; i++) {
+        mapped[i] = s.v[0][SAMPLE_RSS][i];
+        s.charge_v[i] = mapped[i] + MIB(20) * fmin((double)i, SYNTHETIC_POINTS / 4);
+    }
+    s.f.charge = (struct facts_series){s.t_s, s.charge_v, SYNTHETIC_POINTS};
+    s.f.tree_high = (struct facts_series){s.t_s, mapped, SYNTHETIC_POINTS};
+    s.f.job =
+        (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
+    const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_SHARED_MEMORY);
+    assert_true(has_evidence(h, EVIDENCE_AGAINST, "in the second half"));
+    assert_true(h->word <= UNLIKELY);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, scenario_begin, scenario_end)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(cgroup_memory_that_no_process_maps_is_shared_memory),
+        T(unmapped_memory_that_stopped_growing_does_not_explain_a_leak),
         T(growing_file_pages_are_diagnosed_as_page_cache),
         T(small_growth_of_file_pages_is_not_diagnosed),
         T(page_cache_is_ruled_out_if_file_pages_are_constant),

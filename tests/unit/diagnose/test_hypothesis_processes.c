@@ -96,6 +96,18 @@ static void growing_unique_memory_with_flat_rss_means_copy_on_write(void **state
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
+static void copy_on_write_comes_after_no_growth_if_the_job_is_flat(void **state)
+{
+    (void)state;
+    memory_is_flat();
+    synthetic_process(&s, ROLE_DATA_WORKER);
+    synthetic_field(&s, 1, SAMPLE_RSS, MIB(500), MIB(500), 200);
+    synthetic_field(&s, 1, SAMPLE_UNIQUE, MIB(5), MIB(100), 80);
+    synthetic_verdict(&s, 1, VERDICT_STABLE);
+    expect(HYPOTHESIS_COPY_ON_WRITE, NEARLY_CERTAIN);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+}
+
 static void copy_on_write_is_unlikely_if_a_worker_leaks(void **state)
 {
     (void)state;
@@ -189,6 +201,7 @@ int main(void)
         T(growing_number_of_processes_is_diagnosed_as_piling_up),
         T(leak_rules_out_causes_that_stop_growing_by_themselves),
         T(growing_unique_memory_with_flat_rss_means_copy_on_write),
+        T(copy_on_write_comes_after_no_growth_if_the_job_is_flat),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
         T(small_unshared_growth_after_a_fork_is_not_called_copy_on_write),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),

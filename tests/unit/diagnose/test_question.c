@@ -25,6 +25,17 @@ static void leaking_verdict_rules_out_the_diagnosis_no_growth(void **state)
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
+static void leak_is_diagnosed_although_memory_is_low_at_the_second_moment(void **state)
+{
+    (void)state;
+    memory_is_flat();
+    s.f.job = (struct facts_verdict){
+        .is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES, .per_min = MIB(10)};
+    expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
+    assert_true(s.question.has_grown);
+    assert_true(fabs(s.question.total - MIB(10) / 60 * (s.f.now_s - s.f.start_s)) < 1);
+}
+
 /* The breakdown of resident memory is read at most once per second, so the last reading before the
  * start may precede the loading of some libraries. */
 static void file_pages_at_the_start_come_from_the_nearest_reading(void **state)
@@ -215,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(stable_verdict_is_diagnosed_as_no_growth),
         T(leaking_verdict_rules_out_the_diagnosis_no_growth),
+        T(leak_is_diagnosed_although_memory_is_low_at_the_second_moment),
         T(file_pages_at_the_start_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
         T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
