@@ -87,12 +87,32 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
         weigh_once(q, h);
 }
 
+const struct kept *piling_container(const struct question *q, size_t *ret_at)
+{
+    const struct kept_list *l = q->is_growing ? kept_of(&q->f->kept, q->f->main->id.pid) : NULL;
+    for (size_t i = 0; l && i < l->count; i++) {
+        const struct kept *k = &l->at[i];
+        if (!k->is_graph && !(k->limit > 0) && k->bytes >= kept_share * q->total) {
+            *ret_at = i;
+            return k;
+        }
+    }
+    return NULL;
+}
+
 void test_python_objects(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     double whole;
-    if (!census_covers_growth(q, h, &whole))
+    size_t at;
+    if (!census_covers_growth(q, h, &whole)) {
+        const struct kept *kept = piling_container(q, &at);
+        if (kept) {
+            h->share = share_of(q, kept->bytes);
+            evidence_for(h, FAIR, "kept by %s", KEPT(kept_of(&f->kept, f->main->id.pid), at));
+        }
         return;
+    }
     double grown = facts_number(f->census.last, "object_bytes") -
                    facts_number(f->census.first, "object_bytes");
     double count = facts_number(f->census.last, "object_count") -

@@ -33,8 +33,8 @@ def test_unseen_truth_files_name_existing_lines(key):
     assert (truth["bytes_per_step"] > 0) == truth["leak"]
     assert truth["culprit"] or not truth["leak"]
     assert truth["flag"] is None or f'"{truth["flag"]}"' in source
-    functions = [name.removesuffix(".<locals>.<listcomp>") for name in truth["culprit"]]
-    assert all(f"def {name.split('.')[-1]}(" in source for name in functions)
+    names = [name.removesuffix(".<locals>.<listcomp>").split(".")[-1] for name in truth["culprit"]]
+    assert all(f"def {name}(" in source or f"class {name}(" in source for name in names)
     assert f"| {truth['program']} |" in (UNSEEN / "README.md").read_text()
 
 

@@ -140,6 +140,24 @@ static void growth_that_ended_is_attributed_to_its_live_call_site(void **state)
     assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
 }
 
+static void growing_container_explains_a_leak_without_a_census(void **state)
+{
+    (void)state;
+    memory_leaks();
+    s.f.kept.count = 1;
+    s.f.kept.at[0] = (struct kept_list){.pid = s.f.main->id.pid, .count = 1};
+    struct kept *kept = &s.f.kept.at[0].at[0];
+    *kept = (struct kept){.name = "Registry.series", .added = 4000, .bytes = MIB(900)};
+    assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_PYTHON_OBJECTS), EVIDENCE_FOR,
+                             "kept by Registry.series"));
+    expect(HYPOTHESIS_PYTHON_OBJECTS, LIKELY);
+    kept->bytes = MIB(2); /* too little to explain the growth */
+    expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
+    kept->bytes = MIB(900);
+    kept->limit = 5000; /* growth ends when the container is full */
+    expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
+}
+
 static void variable_with_growing_graph_means_a_kept_graph(void **state)
 {
     (void)state;
@@ -339,6 +357,7 @@ int main(void)
         T(python_object_growth_cannot_be_tested_while_memory_is_flat),
         T(growth_before_first_census_is_not_attributed_to_objects),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
+        T(growing_container_explains_a_leak_without_a_census),
         T(growing_grad_tensors_and_nodes_mean_a_kept_graph),
         T(model_copies_that_require_grad_are_not_called_a_kept_graph),
         T(tensors_without_grad_are_not_called_a_kept_graph),
