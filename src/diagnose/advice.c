@@ -1,4 +1,4 @@
-/* Makes advice only if the evidence supports it, with the values measured in this run. */
+/* Writes the advice that the evidence supports, with values measured in this run. */
 #include "diagnose/advice.h"
 
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A planned restart happens at this fraction of the limit. The rest of the limit is left for spikes
- * within a step. */
+/* The advice plans a restart for the time at which memory reaches this fraction of the limit. The
+ * rest of the limit is reserved for spikes within a step. */
 static const double restart_share = 0.8;
 static const double least_share = 0.15;
 
@@ -71,8 +71,8 @@ static const char *no_leak_text(const struct question *q)
     return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";
 }
 
-/* Returns true if the cache holds decoded images, judging by the call site; most caches that fill
- * during the first epoch do. */
+/* Returns true if the call site shows that the cache holds decoded images. Most caches that fill
+ * during the first epoch hold images. */
 static bool is_image(const struct hypothesis *h)
 {
     const struct name *native = h->site ? h->site->native : NULL;
@@ -87,8 +87,8 @@ static bool is_limited(const struct kept *k)
     return k->limit > 0;
 }
 
-/* Returns true if the container belongs to the program; the user cannot change a container of a
- * library. */
+/* Returns true if the container belongs to the user's program. If it belongs to a library, the user
+ * cannot change it. */
 static bool is_of_program(const struct kept *k)
 {
     return !k->is_library;
@@ -373,8 +373,8 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
            (q->f->main->verdict.is_limited || !find_container(q->f, is_of_program));
 }
 
-/* Returns true if H is retention and the memory that is kept alive is known. Free memory between
- * live blocks is then only a symptom. */
+/* Returns true if H is retention, but another cause is known: the program keeps memory alive. The
+ * free memory between live blocks is then only a symptom. */
 static bool is_symptom(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
                        const struct hypothesis *h)
 {

@@ -26,7 +26,7 @@ struct diagnosis {
     struct advice advice[ADVICE_MAX];
     size_t n_advice;
     const struct kept_list *kept_by;      /* containers that gain entries, or NULL */
-    const char *absent[DIAGNOSIS_ABSENT]; /* sentences on missing measurements */
+    const char *absent[DIAGNOSIS_ABSENT]; /* sentences about missing measurements */
     size_t n_absent;
 };
 

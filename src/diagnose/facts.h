@@ -48,7 +48,7 @@ double facts_min(const struct facts_series *s, double from_s, double to_s);
 /* Returns the change of S from FROM_S to TO_S, or NAN if S was never read. */
 double facts_growth(const struct facts_series *s, double from_s, double to_s);
 
-/* A verdict as in docs/reference/verdict.md. Unknown rates are NAN, unknown steps are -1. */
+/* A verdict (docs/reference/verdict.md). Unknown rates are NAN, unknown steps are -1. */
 struct facts_verdict {
     bool is_known;
     enum verdict_word word;
@@ -57,7 +57,8 @@ struct facts_verdict {
     int64_t ended_step; /* step at which growth ended */
     enum verdict_boundary ended_at;
     enum verdict_mark_kind event; /* if stepping, the kind of event at which memory grows */
-    bool is_limited; /* growth ends when a container with a maximum number of entries is full */
+    bool is_limited; /* true if growth ends when a container with a maximum number of entries is
+                        full */
 };
 
 /* Returns true if WORD means that memory is flat or that its growth has ended. */
@@ -96,8 +97,8 @@ struct facts_moment {
     double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
     double spare;    /* empty memory in Python's arenas in bytes, or NAN if not counted */
     double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
-    /* sampled change of malloc's live bytes since the allocator's own count nearest to this
-     * moment */
+    /* Change of malloc's live bytes, estimated from samples, between the allocator's nearest own
+     * count and this moment. */
     double drift;
 };
 
@@ -105,7 +106,7 @@ struct facts_moment {
 struct facts_site {
     double start_bytes; /* live bytes at the first moment */
     double floor_bytes; /* lowest live bytes in the second half of the compared time */
-    /* Fractions of the live bytes that are in memory maps and in shared memory maps. */
+    /* Fraction of the live bytes that is in memory maps, and fraction that is in shared ones. */
     double mapped_share, shared_share;
 };
 
@@ -114,7 +115,7 @@ struct facts_heap {
     struct profile *profile; /* NULL if the process was not profiled or has too few readings */
     /* True if the profiler ran, even if there are not enough readings. */
     bool is_on;
-    bool is_unavailable; /* true if the profiler was requested but could not run */
+    bool is_unavailable; /* true if the profiler was requested, but could not run */
     struct names *names;
     struct growth growth;     /* live memory and growth by call site at the second moment */
     struct facts_site *sites; /* one entry for each row of GROWTH */
@@ -154,8 +155,8 @@ struct facts {
      * before training ended or the process exited. */
     double start_s, now_s;
     double begun_s; /* time at which training had begun; start_s is the first reading after it */
-    /* Time at which the libraries had been loaded. Without marks, growth from this time to begun_s
-     * that ended early is treated as start-up. With marks, the two times are equal. */
+    /* Time at which the libraries had been loaded. Without marks, growth between this time and
+     * begun_s is treated as start-up if it ended early. With marks, the two times are equal. */
     double loaded_s;
 
     struct facts_mark *marks;

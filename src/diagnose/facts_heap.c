@@ -107,8 +107,8 @@ static void sum_rows(const struct facts_heap *h, const struct profile_reading *r
     }
 }
 
-/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on the memory that P
- * describes. */
+/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on host or GPU memory,
+ * whichever P profiles. */
 static int judge_rows(const struct facts *f, const struct profile *p,
                       const struct facts_verdict *of, uint64_t until_ns, struct names **ret_names,
                       struct growth *ret, struct err *err)
@@ -210,8 +210,8 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns the change of malloc's sampled live bytes from the allocator's own count nearest to T_S
- * until T_S. That count may be old, because a slow allocator is rarely queried. OF_MALLOC is the
+/* Returns the change of malloc's sampled live bytes between the allocator's nearest own count and
+ * T_S. That count may be old, because a slow allocator is rarely queried. OF_MALLOC is malloc's
  * sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)

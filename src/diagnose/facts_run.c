@@ -113,7 +113,8 @@ static double reserved_growth(const struct run_entity *gpu)
                                                   : (double)-INFINITY;
 }
 
-/* Returns the GPU whose reserved memory grew most, or NULL if PyTorch reported none. */
+/* Returns the GPU whose reserved memory grew most, or NULL if PyTorch reported no reserved
+ * memory. */
 static const struct run_entity *gpu_that_reserves(struct run_entity *const *gpus, size_t n)
 {
     const struct run_entity *best = NULL;
@@ -140,8 +141,8 @@ static uint64_t length_of(const struct run *run, uint32_t segment)
 }
 
 /* Returns the segment to diagnose, normally the last one. If the job has ended, an earlier segment
- * that leaked and lasted longer is chosen, because the last segment is often too short to show
- * which memory grows. */
+ * is chosen if it leaked and lasted longer than the last one, because the last segment is often too
+ * short to show which memory grows. */
 static uint32_t segment_to_diagnose(const struct recorded *r)
 {
     const struct verdicts *v = &r->verdicts;

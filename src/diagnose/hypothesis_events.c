@@ -8,7 +8,7 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-/* Growth is free memory if the live heap grew by less than this fraction of the growth. */
+/* Growth is treated as free memory if the live heap grew by less than this fraction of it. */
 static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)
@@ -73,7 +73,7 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
 
 struct events {
     size_t count, spikes, recovered;
-    double jumps;   /* total growth at events that was not released */
+    double jumps;   /* memory added at all events and not released */
     double highest; /* highest spike */
 };
 

@@ -8,7 +8,8 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* A container is named if it gained at least this fraction of the first container's growth. */
+/* A container is named if it grew by at least this fraction of the growth of the first
+ * container. */
 static const double kept_share = 0.3;
 
 /* ---- censuses ---- */
@@ -31,8 +32,8 @@ static double growth_between_censuses(const struct question *q)
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
-/* Returns true and sets RET_GROWTH if two censuses cover a growth of memory. Otherwise adds the
- * reason as evidence. */
+/* If memory grew between two censuses, returns true and sets RET_GROWTH. Otherwise returns false
+ * and adds the reason as evidence. */
 static bool census_covers_growth(const struct question *q, struct hypothesis *h, double *ret_growth)
 {
     const struct facts *f = q->f;

@@ -38,7 +38,8 @@ void test_mapped_files(const struct question *q, struct hypothesis *h)
                    "mapped file pages");
 }
 
-/* Returns how much more the charge grew than mapped memory, from FROM_S to the second moment. */
+/* Returns the growth of charged memory minus the growth of mapped memory, both from FROM_S to the
+ * second moment. */
 static double unmapped_since(const struct facts *f, double from_s)
 {
     return facts_growth(&f->charge, from_s, f->now_s) -
@@ -120,10 +121,9 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
-/* Returns true if growth on the GPU has ended and needs no diagnosis, for example growth by the
- * memory pools and compiled code of the first steps. As on the host, growth that has ended is
- * diagnosed only if the verdict is plateaued and the growth exceeds a tenth of the memory at the
- * start. */
+/* Returns true if growth on the GPU has ended and needs no diagnosis, such as growth due to memory
+ * pools and compiled code in the first steps. As on the host, growth that has ended is diagnosed
+ * only if the verdict is plateaued and the growth exceeds a tenth of the memory at the start. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
     double had = facts_at(&f->gpu_heap.job, f->start_s);
@@ -138,8 +138,8 @@ static bool is_worse_on_gpu(const struct facts *f)
            !(f->job.is_known && f->job.leak == VERDICT_LEAK_YES);
 }
 
-/* Returns the first row if its GPU memory grows by a significant amount and its verdict does not
- * exclude a leak, else NULL. */
+/* Returns the first row of the GPU profile if it grew by a significant amount and its verdict does
+ * not exclude a leak, else NULL. */
 static const struct growth_row *gpu_keeper(const struct facts *f)
 {
     const struct growth *g = &f->gpu_heap.growth;
@@ -185,8 +185,8 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 /* Growth of reserved memory below this size is common in the first steps of any program. */
 static const double reserved_least_bytes = 64 << 20;
 
-/* Returns true if the peak of allocated memory explains the reserved memory, part of which is lost
- * because block sizes are rounded up. */
+/* Returns true if the peak of allocated memory explains the reserved memory, allowing for block
+ * sizes that are rounded up. */
 static bool is_reserved_needed(const struct facts_gpu *g)
 {
     return !isnan(g->reserved_bytes) && g->reserved_bytes < 1.2 * g->most_allocated_bytes;
@@ -247,8 +247,8 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  SIZE(fmax(0, grown)), SIZE(q->total));
 }
 
-/* Tests for huge pages if they were not counted. Any growth outside the live heap may be in huge
- * pages. */
+/* Tests the hypothesis of huge pages when their memory was not measured. Any growth outside the
+ * live heap may then be in huge pages. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);

@@ -57,21 +57,21 @@ double late_baseline(const struct question *q);
  * (plot) through backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* Returns the growth of the memory charged to the job beyond that of the memory mapped by its
- * processes. This growth is due to files in /dev/shm or another tmpfs. Returns 0 if it is not most
- * of the growth. */
+/* Returns the growth of the memory charged to the job minus the growth of the memory mapped by its
+ * processes. The difference is due to files in /dev/shm or another tmpfs. Returns 0 if the
+ * difference is not most of the growth. */
 double unmapped_growth(const struct question *q);
 /* Returns the growth of the live heap in the ledger, or NAN if it was not counted. */
 double heap_growth(const struct question *q);
 
-/* Returns the call site with the most growth among those that keep their allocations alive, or
- * NULL. RET_GROWN receives its growth. */
+/* Among the call sites whose allocations stay alive, returns the one with the most growth, or NULL.
+ * RET_GROWN receives its growth. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
 /* Returns a container without a maximum number of entries whose bytes explain much of the growth of
  * a job that keeps growing, or NULL. RET_AT receives its index in the process's report. */
 const struct kept *piling_container(const struct question *q, size_t *ret_at);
-/* Returns the growth of call sites on other lines of the same function that keep their allocations
- * alive, and in RET_LINES the number of these lines. */
+/* Returns the total growth of the other lines of the same function whose allocations stay alive,
+ * and in RET_LINES the number of these lines. */
 double keeping_sites_beside(const struct question *q, const struct growth_row *row,
                             size_t *ret_lines);
 

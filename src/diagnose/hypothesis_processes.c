@@ -12,7 +12,8 @@ static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
 enum { piled_least = 3 }; /* processes pile up if at least this many more exist than at the start */
 
-/* Returns true if the roles of processes are known; a recording made from a table has no roles. */
+/* Returns true if the roles of processes are known; a recording made from a CSV table has no
+ * roles. */
 static bool knows_roles(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_processes; i++)
@@ -226,8 +227,8 @@ static bool is_compiler_frame(const struct name *n)
            (strstr(file, "/_dynamo/") || strstr(file, "/_inductor/") || strstr(file, "/triton/"));
 }
 
-/* Returns true for the frame of an import of the compiler. Optimizers import the compiler too,
- * without compiling anything. */
+/* Returns true for a frame that exists because the compiler is being imported. Optimizers import
+ * the compiler too, without compiling anything. */
 static bool is_compiler_import(const struct name *n)
 {
     return is_compiler_frame(n) && strcmp(n->function, "<module>") == 0;

@@ -51,7 +51,8 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 
 enum { POINTS = 41, WINDOW = 2 };
 
-/* A rise that was not released: all later memory readings are above all earlier ones. */
+/* A rise of memory that was never released: all readings after it are above all readings before
+ * it. */
 struct jump {
     double bytes, from_s, to_s;
     int64_t steps;
@@ -296,8 +297,8 @@ static int64_t first_epoch_end_step(const struct facts *f, double end_s)
     return last;
 }
 
-/* Tests whether growth ended with the first epoch, which ended at END_S, or at an unknown time if
- * END_S is NAN. */
+/* Tests whether growth ended with the first epoch. END_S is the end of that epoch, or NAN if
+ * unknown. */
 static void test_filled(const struct question *q, struct hypothesis *h, double end_s)
 {
     const struct facts_verdict *v = &q->f->main->verdict;

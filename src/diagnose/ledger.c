@@ -80,7 +80,8 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
     return figure ? facts_near(&figure->series, t_s)
-                  /* nearest report, because jobs report these figures only at the end of a step */
+                  /* the nearest report is used, because jobs report these figures only at the end
+                   * of a step */
                   : (double)NAN;
 }
 
@@ -105,7 +106,7 @@ static void take_shared(const struct facts *f, struct moment *m)
         take(m, LEDGER_SHARED,
              shmem + (pinned > 0 ? pinned_since(f, m) - m->amount[LEDGER_PINNED] : 0));
     if (f->main->role == ROLE_DATA_WORKER &&
-        !isnan(unique)) /* a data-loader worker still shares memory with its parent */
+        !isnan(unique)) /* a data-loader worker shares memory that it inherited from its parent */
         take(m, LEDGER_SHARED, m->left - unique);
     else if (!isnan(stacks))
         take(m, LEDGER_STACKS, stacks);
@@ -152,7 +153,7 @@ static double shared_of(const struct moment *m)
 
 /* Finds rows that map shared memory, which the kernel does not count as anonymous. The profiler
  * recognizes mappings of /dev/shm and memfds. A driver's mapping of pinned memory looks private to
- * the profiler; such a row is treated as shared if its growth exceeds the growth of anonymous
+ * the profiler; such a mapping is treated as shared if its growth exceeds the growth of anonymous
  * memory but not the growth of shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
@@ -186,9 +187,9 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 
 /* ---- the heap ---- */
 
-/* Returns all live memory on the heap. If IS_EXACT, the allocator's own count replaces the sampled
- * estimate of malloc's memory and its error. Small Python objects and mappings are always estimated
- * from samples. */
+/* Returns all live memory on the heap. If IS_EXACT, the allocator's own count replaces the estimate
+ * of malloc's memory from samples, including the error of that estimate. Small Python objects and
+ * mappings are always estimated from samples. */
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
@@ -221,8 +222,8 @@ static void take_counted(const struct facts *f, struct moment *m)
 }
 
 /* Returns the resident pages of malloc's heaps that hold no live memory, measured independently of
- * the allocator's own counts. Returns NAN if they are unknown, or if the program uses another
- * allocator and live memory is outside malloc's heaps. */
+ * the allocator's own counts. Returns NAN if these pages are unknown, or if live memory is outside
+ * malloc's heaps because the program uses another allocator. */
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);

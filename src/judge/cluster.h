@@ -32,7 +32,7 @@ const char *cluster_state_name(enum cluster_state state);
 struct cluster_beat {
     bool is_known, has_step;
     bool has_changed; /* true if SEQ has changed since the first reading */
-    /* fallback if a full disk prevented run.json from being written at the end */
+    /* true if the run has ended; needed if a full disk prevented the last write of run.json */
     bool has_ended;
     uint64_t seq;
     int64_t step;
@@ -46,7 +46,7 @@ struct cluster_node {
     char *path, *host;  /* NULL if missing or unknown */
     struct err trouble; /* reason why a file of the node cannot be read, or "" */
     bool is_duplicate;  /* true if another folder has the same number */
-    bool is_followed;   /* true if FOLLOW is open */
+    bool is_followed;   /* true if FOLLOW has been opened */
     bool is_changed;    /* true if new items were read since the last judgement */
     enum cluster_state state;
     struct cluster_beat beat;
@@ -70,7 +70,8 @@ struct cluster_rank {
     int64_t status;
     double ended_s; /* seconds since the start of its node's run, or 0 if unknown */
     bool has_judged;
-    struct judged judged; /* verdict on the rank; its pid is that of the process that decided it */
+    struct judged
+        judged; /* verdict on the rank, with the pid of the process that decided the verdict */
     uint64_t peak_bytes, gpu_peak_bytes; /* 0 if unknown */
     struct ranks_place place;
 };
@@ -98,7 +99,7 @@ struct cluster {
      * none of its ranks does. GPUS lists the GPUs of all nodes. */
     struct verdicts verdicts;
     bool has_worst;
-    size_t worst;      /* index in RANKS of the rank that decided, valid if has_worst */
+    size_t worst;      /* index in RANKS of the rank that decided the verdict; valid if has_worst */
     size_t worst_node; /* index in NODES of the worst node, or n_nodes if there is none */
     size_t *gpu_node;  /* for each entry of verdicts.gpus, its index in NODES */
     bool is_over;      /* true if the job ended by itself on every node */

@@ -1,4 +1,5 @@
-/* Reads the folder of one node, and later only what was added since. */
+/* Reads the folder of one node completely, and at each refresh only the data added since the last
+ * one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -13,8 +13,8 @@
 enum { GENERATIONS_MAX = 64, RANKS_MAX = 1 << 20 };
 
 static const double CONFIDENCE_MOST = 0.99;
-/* Highest confidence if the peers alone decide: one rank may fill a cache that the others do not
- * have. */
+/* Highest confidence of a verdict that rests only on the comparison with peers, because a single
+ * rank may fill a cache that the others do not have. */
 static const double PEERS_CONFIDENCE = 0.9;
 
 /* The verdict on a rank, for the comparison with its peers, and the process that decided it. */
@@ -75,7 +75,7 @@ static void ranks_of_run_json(struct cluster *c, size_t node)
     }
 }
 
-/* Adds the ranks that sent steps. */
+/* Adds the ranks that reported steps. */
 static void ranks_of_marks(struct cluster *c, size_t node, size_t first)
 {
     const struct run *run = c->nodes[node].follow.run;
@@ -124,8 +124,8 @@ static size_t rank_of_process(const struct cluster *c, size_t first, size_t end,
     return end;
 }
 
-/* Returns true if P is included in the verdict on its rank, unlike a worker that exited long before
- * the rank. */
+/* Returns true if the verdict on P's rank includes P. It excludes replaced workers, and processes
+ * that exited long before the end of the job. */
 static bool counts(const struct judge *j, const struct cluster_rank *r, const struct run_entity *p)
 {
     return p->info.id.pid == r->pid ||
@@ -219,7 +219,7 @@ static int judge_node_ranks(struct cluster *c, size_t node, size_t first, struct
     return members && process ? 0 : -ENOMEM;
 }
 
-/* ---- the ranks as each other's control group ---- */
+/* ---- comparing each rank with its peers ---- */
 
 /* Revises the verdict on a rank after the comparison with its peers. Rank 0 often has extra work
  * (evaluation, logging), so it is not compared while the job runs. */
@@ -372,8 +372,8 @@ static size_t find_leaking_node(const struct cluster *c)
     return c->n_nodes;
 }
 
-/* Sets the time until memory runs out to that of the node that runs out first, because all leaking
- * ranks of a node share its limit. */
+/* Sets the time until memory runs out to that of the node on which it runs out first, because all
+ * leaking ranks of a node share its limit. */
 static void set_oom_of_nodes(const struct cluster *c, struct verdict_result *job)
 {
     for (size_t i = 0; i < c->n_nodes; i++) {

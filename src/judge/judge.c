@@ -205,8 +205,8 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
 
 /* ---- processes ---- */
 
-/* Limits the number of exited processes with a series by dropping the smallest one. P has just
- * exited, and is not in the list of exited processes yet. */
+/* Limits the number of exited processes with a series by dropping the one with the lowest peak. P
+ * has just exited and is not in the list of exited processes yet. */
 static void limit_dead(struct judge *j, struct run_entity *p)
 {
     struct run_entity *least = p;

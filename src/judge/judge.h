@@ -1,6 +1,6 @@
 /* Judges every process, GPU and figure (a metric that the job reports) of a run, and the job as a
- * whole. The judge observes a run while it is filled, either live by the engine or from a
- * recording. The same readings in the same order give the same verdicts. */
+ * whole. The judge observes a run while readings are added to it, either live by the engine or from
+ * a recording. The same readings in the same order give the same verdicts. */
 #pragma once
 
 #include <jansson.h>
@@ -58,22 +58,23 @@ void judge_end(struct judge *j, const json_t *end);
 bool judge_is_over(const struct judge *j); /* true if the job ended by itself */
 /* Sets the heap profiler's readings so far, one entry per process. LIST is copied. */
 void judge_set_held(struct judge *j, const struct held *list, size_t count);
-/* Returns the window of heap readings up to UNTIL_NS, with the first epoch of the job. */
+/* Returns a window that limits heap readings to those up to UNTIL_NS and contains the steps of the
+ * job's first epoch. */
 struct held_window judge_held_window(const struct judge *j, uint64_t until_ns);
 /* Reads the heap profiles in the run folder PATH, up to UNTIL_NS (CLOCK_MONOTONIC). */
 void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
 /* Time for which a leak must have been probable in a running job without a known epoch. */
 enum { JUDGE_LASTING_S = 10 };
-/* Returns true if a leak has just become probable. To confirm the leak, pass judge_confirm a judge
- * BEFORE that has read the same run, but only up to JUDGE_LASTING_S earlier. If BEFORE found the
- * leak probable too, the next judge_update judges the job as leaking. */
+/* Returns true if a leak has just become probable. To confirm the leak, call judge_confirm, where
+ * BEFORE is a second judge of the same run that has read only the items up to JUDGE_LASTING_S ago.
+ * If BEFORE also found the leak probable, the next judge_update judges the job as leaking. */
 bool judge_awaits_confirmation(const struct judge *j);
 void judge_confirm(struct judge *j, const struct judge *before);
 
 /* Updates all verdicts, which the functions below return. The newest reading, and all readings of
- * the last TAIL_S seconds, are not used yet, because they are part of the exit if the process exits
- * now. After a mark, which shows that the process still works, they are used at once. */
+ * the last TAIL_S seconds, are not used yet, because they would be part of the exit if the process
+ * exited now. After a mark, which shows that the process still works, they are used at once. */
 void judge_update(struct judge *j);
 /* Returns NULL if there are no readings. */
 const struct judge_tree *judge_tree(const struct judge *j);

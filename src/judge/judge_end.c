@@ -88,8 +88,8 @@ bool judge_is_over(const struct judge *j)
     return j->is_over;
 }
 
-/* Copies word, confidence and missing rates from BEFORE, the verdict on an earlier segment, to
- * R. */
+/* Copies word and confidence of BEFORE, the verdict on an earlier segment, to R, and also each rate
+ * that R does not have. */
 static void adopt_segment(struct verdict_result *r, const struct verdict_result *before,
                           uint32_t segment)
 {

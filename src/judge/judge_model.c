@@ -10,18 +10,18 @@
 
 /* Longest time from the start of a process to its first heap reading. */
 enum { FIRST_SAMPLE_S = 10 };
-/* Growth is treated as growth outside the heap if more than this fraction of it is outside the
- * heap. */
+/* A process is treated as growing outside the heap if more than this fraction of its growth is
+ * outside the heap. */
 static const double OUTSIDE = 0.5;
 /* A process with more than this fraction of the growth of all processes represents the job. */
 static const double MAIN_PART = 0.5;
-/* Minimum probability at which a running job past its first epoch is called a leak, if the shape of
- * its resident memory shows one. */
+/* Minimum probability at which a running job past its first epoch is judged as leaking, if the
+ * shape of its resident memory also shows a leak. */
 static const double SHAPE_LEAK_FROM = 0.8;
-/* If no epoch is known, a running job is called a leak once its probability has been at least
- * LASTING_LEAK_FROM for JUDGE_LASTING_S, or is at least SINGLE_LEAK_FROM after SINGLE_AFTER_S. A
- * single high probability is not enough, because a cache that starts to fill often looks nearly as
- * probable. */
+/* If no epoch is known, a running job is judged as leaking once the probability of a leak has been
+ * at least LASTING_LEAK_FROM for JUDGE_LASTING_S, or is at least SINGLE_LEAK_FROM after
+ * SINGLE_AFTER_S. A single high value before that is not enough, because a cache that starts to
+ * fill often looks nearly as probable. */
 static const double LASTING_LEAK_FROM = 0.6, SINGLE_LEAK_FROM = 0.98;
 enum { SINGLE_AFTER_S = 25 };
 
@@ -202,8 +202,8 @@ static void note_probability(const struct judge *j, struct judge_series *s)
         s->probable_since_ns = j->run->tick_ns;
 }
 
-/* Returns true if a running job is called a leak. The verdict in S is still the one based on the
- * shape of memory. */
+/* Returns true if a running job is to be judged as leaking. At this point, the verdict in S is
+ * still based on the shape of memory alone. */
 static bool is_running_leak(const struct judge *j, const struct model_evidence *e,
                             const struct judge_series *s)
 {
@@ -252,8 +252,8 @@ void judge_confirm(struct judge *j, const struct judge *before)
     confirm(j->whole, before->whole);
 }
 
-/* Returns the process with the largest growth of its baseline if that is most of the job's growth,
- * or NULL. */
+/* Returns the process whose baseline grew most, or NULL if its growth is not most of the job's
+ * growth. */
 static const struct run_entity *main_grower(const struct judge *j)
 {
     const struct run_entity *most = NULL;
@@ -274,7 +274,7 @@ static const struct run_entity *main_grower(const struct judge *j)
 }
 
 /* Returns true if a container of P without a maximum number of entries grows at the same time as C.
- * It may keep the same entries alive. */
+ * That container may keep the same entries alive. */
 static bool grows_beside(const struct judge *j, const struct run_entity *p,
                          const struct verdict_container *c)
 {
@@ -301,7 +301,8 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
         if (is_first)
             is_outside = is_outside_heap(j, p);
         is_first = false;
-        /* an array is part of the live heap from the beginning */
+        /* an array is not compared with the live heap, which contains the whole array from the
+         * beginning */
         bool is_live = live && !is_outside && !c.is_array;
         if (!(c.is_array && of == live) &&
             verdict_find_limited(&of->series, is_live ? &live->series : NULL, &c, &one) &&
@@ -407,7 +408,7 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     memcpy(r->contributions, most->contributions, sizeof r->contributions);
     for (size_t i = 0; i < r->n_evidence; i++)
         if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
-            /* verdict_settle put this evidence first */
+            /* in MOST, verdict_settle put this evidence first */
             r->evidence[i] = most->evidence[0];
     enum verdict_leak leak = !is_running(j) ? verdict_leak_of(most->probability, j->is_over)
                              : most->leak == VERDICT_LEAK_YES ? VERDICT_LEAK_YES

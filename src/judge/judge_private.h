@@ -44,7 +44,7 @@ struct judge_entity {
     /* True if the figure is only evidence for the verdict on its process and has no verdict of its
      * own. */
     bool is_evidence;
-    uint64_t exit_ns; /* time of the last tick before the figure's process exited */
+    uint64_t exit_ns; /* time of the last tick before the process that reports the figure exited */
 };
 
 /* State of one group of table rows. */
@@ -52,8 +52,8 @@ struct judge_rows {
     struct mark_clock clock;
     uint64_t steps_per_epoch, examples, batch; /* last values passed to the series */
     char phase[32];                            /* current phase, truncated */
-    /* Marks in the row of the oldest held reading. They are passed on or dropped together with that
-     * reading. */
+    /* Marks in the row of the oldest reading that has not been passed to the series. They are
+     * passed on or dropped together with that reading. */
     struct verdict_mark held[MARK_CLOCK_MARKS];
     size_t n_held;
     int64_t held_ns;
@@ -111,7 +111,7 @@ size_t judge_living(const struct judge *j, struct run_entity *const **ret);
  * NULL at the end. */
 struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at);
 
-/* Empties a series; its first epoch starts now. */
+/* Empties a series, whose first epoch then starts now. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
 /* Creates a series; returns NULL if out of memory. */
 struct judge_series *judge_series_new(const struct judge *j);
@@ -146,10 +146,10 @@ struct judge_series *judge_live_heap(const struct judge *j, const struct run_ent
 /* Returns the fraction, 0 to 1, of P's growth that is outside the heap reported by P; 0 if
  * unknown. */
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
-/* Revises the verdict on P using the heap that P reports, if any. */
+/* Revises the verdict on P using the heap figures that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
-/* Revises the verdict on the job using the heap that P reports, because most of the job's growth
- * may be growth of P. */
+/* Revises the verdict on the job using the heap figures that P reports, because most of the job's
+ * growth may be growth of P. */
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
 
 /* Removes from all forecasts the times at which verdicts would have been decided, because the job

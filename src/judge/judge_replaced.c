@@ -5,15 +5,16 @@
 #include "judge/judge_private.h"
 
 enum {
-    /* Longest overlap in seconds of a process with its replacement. The overlap may also be at most
-     * half the life of the replaced process. */
+    /* Longest overlap in seconds of a process with its replacement. In addition, the overlap must
+     * not exceed half the life of the replaced process. */
     OVERLAP_S = 5,
-    /* A process that lives this many times as long as the longest-lived one before it is not a
-     * replacement. */
+    /* A process is not a replacement if it lives this many times as long as the longest-lived of
+     * the processes before it. */
     LONGER = 2,
 };
 
-/* A process with this many times the memory of the largest one before it is not a replacement. */
+/* A process is not a replacement if its memory is this many times that of the largest process
+ * before it. */
 static const double HIGHER = 1.05;
 
 /* Finds the parent of P among living processes, and among exited processes that were judged. */

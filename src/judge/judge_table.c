@@ -25,7 +25,7 @@ struct judge_entity *judge_group(const struct judge *j, struct run_entity *e)
     return a;
 }
 
-/* Passes on the oldest held reading, then the marks in its row. */
+/* Passes the oldest reading that was held back to the series, then the marks in its row. */
 static void feed_held(struct judge_entity *a)
 {
     tail_feed(&a->series->tail, &a->series->series);

@@ -33,8 +33,8 @@ static bool is_mapping(const struct judge *j, const struct judge_entity *p)
            fabs((double)p->rss_bytes - (double)p->status_rss_bytes) > most;
 }
 
-/* Returns the resident memory that can leak: without mapped page cache (RssFile), with swapped-out
- * memory (VmSwap). */
+/* Returns the memory that can leak: resident memory without mapped page cache (RssFile), plus
+ * swapped-out memory (VmSwap). */
 static uint64_t leakable(const struct judge_entity *p)
 {
     uint64_t file = p->has_status ? p->file_bytes : 0;

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-/* A process that exited at most this many seconds before the end of the job exited as part of that
- * end. */
+/* A process that exited at most this many seconds before the end of the job is treated as having
+ * exited with the job. */
 enum { JUST_DIED_S = 10 };
 
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
@@ -140,8 +140,8 @@ static void series_end(struct judge_series *s, bool is_cut)
         tail_end(&s->tail, &s->series);
 }
 
-/* Handles the end of a table. A table does not record exits, so its last rows may be the exit of a
- * process. */
+/* Handles the end of a table. A table does not record exits, so its last rows may have been
+ * recorded while a process exited. */
 static void imported_end(struct judge *j)
 {
     struct run_entity *const *living;

@@ -68,7 +68,7 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
 }
 
 /* Sets the process of A. If the groups of a table are not processes of one job, the number of a
- * group may not be a pid. */
+ * group is not necessarily a pid. */
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);

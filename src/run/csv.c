@@ -144,8 +144,8 @@ static int by_rows(const void *a, const void *b)
     return x->last_row < y->last_row ? 1 : -1;
 }
 
-/* Makes room by dropping half of the groups: those with the fewest rows and, among equals, the
- * oldest rows. */
+/* Makes room by dropping half of the groups: those with the fewest rows or, if they have equally
+ * many, those whose last rows are oldest. */
 static int drop_half(struct csv_run *c)
 {
     struct texts kept = {0};

@@ -19,5 +19,5 @@ struct earlier {
  * failed are not used, because their peak depends on when they ended. */
 void earlier_read(const char *run, struct earlier *ret);
 /* Sorts N values and returns their 98th percentile; of fewer than 50 values, this is the largest.
- * The job server applies the same rule to the last runs with a name. */
+ * The job server applies the same rule to the last runs of the same name. */
 uint64_t earlier_percentile(uint64_t *values, size_t n);

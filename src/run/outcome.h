@@ -64,7 +64,7 @@ struct outcome_event {
     char *why;
     bool dry_run;
     bool has_gpu;
-    uint32_t gpu; /* the GPU whose memory was the reason */
+    uint32_t gpu; /* the GPU whose memory made the guard act */
 };
 
 struct outcome_checkpoint {
@@ -113,8 +113,8 @@ struct outcome_left {
 
 /* ---- memory ---- */
 
-/* Statistics over all readings of the job or of one process. Baseline, growth and rate are those of
- * its verdict. */
+/* Statistics over all readings of the job or of one process. Baseline, growth and rate come from
+ * the verdict on the job or process. */
 struct outcome_series {
     uint64_t samples;
     bool has_start_bytes, has_end_bytes, has_mean_bytes, has_peak_bytes;
@@ -190,7 +190,7 @@ struct outcome_node {
 /* A rank of the job on this node: a command started by one `ebb run`. */
 struct outcome_rank {
     uint32_t rank, local_rank; /* rank number in the whole job, and on this node */
-    int32_t pid;               /* first process of the rank, with start_ticks as in `processes` */
+    int32_t pid; /* first process of the rank; start_ticks is the same as in `processes` */
     uint64_t start_ticks;
     char state[12]; /* "running" or "ended" */
     bool has_status, has_signal, has_ended_t_s;
@@ -289,8 +289,8 @@ struct outcome {
     size_t rank_count;
 };
 
-/* Splits LEN bytes, words separated by NUL as in /proc/PID/cmdline, into an array. Returns NULL if
- * there are no words or memory is exhausted. */
+/* Splits LEN bytes of words that are separated by NUL, as in /proc/PID/cmdline, into an array.
+ * Returns NULL if there are no words or memory is exhausted. */
 char **outcome_words(const char *args, size_t len, size_t *ret_count);
 double outcome_seconds(uint64_t ns); /* converts to seconds, rounded to microseconds */
 /* Sets the facts that begin every run.json: version, host, working folder. */
@@ -304,8 +304,8 @@ json_t *outcome_end_json(const struct outcome_end *end); /* returns NULL if out 
 /* Converts a wait status to the kind of end, exit status and signal. */
 struct outcome_end outcome_end_of_status(int status);
 json_t *outcome_event_json(const struct outcome_event *event);
-/* Reads DOC into zeroed memory. The job may have written the document, so missing and invalid
- * members are left out. Returns 0, or -ENOMEM with nothing to free. */
+/* Reads DOC into *RET, which must be zeroed. The job itself may have changed the document, so
+ * invalid members are treated as missing. Returns 0, or -ENOMEM with nothing to free. */
 int outcome_read(const json_t *doc, struct outcome *ret);
 /* Reads run.json in the folder DIRFD, if it is at most MAX bytes long. Follows no link and does not
  * block on a pipe. The caller frees both results; RET_JSON may be NULL. Returns 0, -ENOENT,

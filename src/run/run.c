@@ -440,7 +440,8 @@ bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret)
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret)
 {
     const struct sample *s = &gpu->last;
-    /* 0 if the driver cannot match the job's processes, as in a pid namespace */
+    /* GPU_JOB is 0 if the driver cannot identify the job's processes, for example in a pid
+     * namespace */
     if (sample_has(s, GPU_JOB) && s->v[GPU_JOB] > 0)
         *ret = u64_minus(s->v[GPU_JOB], gpu_spare(s));
     else if (sample_has(s, GPU_PEAK))
@@ -466,8 +467,8 @@ static uint64_t mark_count_of(const struct run_mark *m, uint64_t otherwise)
     return m->has & MARK_HAS_STEP && m->step >= 0 ? (uint64_t)m->step : otherwise;
 }
 
-/* Drops every second step. Several ranks report the same steps, so either all marks of a step are
- * kept or none. */
+/* Drops the marks of every second step. Several ranks report the same steps, so either all marks of
+ * a step are kept or none. */
 static void marks_thin(struct run_marks *l)
 {
     size_t n = 0;

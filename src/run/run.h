@@ -43,8 +43,9 @@ struct run_entity {
     enum run_kind kind;
     /* slot of a process (never reused), GPU index, or number of a reported series */
     uint32_t id;
-    char name[RUN_NAME_MAX]; /* name, not escaped; for a reported series without "@PID" */
-    /* facts about a process; for a reported series only id.pid is set, or 0 if unknown */
+    char name[RUN_NAME_MAX]; /* name, not escaped; the name of a reported series does not include
+                                "@PID" */
+    /* facts about a process; for a reported series, only id.pid is set (0 if unknown) */
     struct process_info info;
     int32_t parent;   /* pid of the process that started this process */
     uint32_t segment; /* number of the segment in which the process was born, from 0 */
@@ -78,7 +79,7 @@ struct run_mark {
     uint32_t has; /* enum mark_has */
     int64_t step, steps_per_epoch, max_steps, rank, examples, effective_batch;
     double epoch;
-    char word[24]; /* value of KIND= for a MARK_OTHER, not escaped */
+    char word[24]; /* the word after KIND= in a mark of kind MARK_OTHER, not escaped */
 };
 
 /* The marks of one kind. If there are too many, only every STRIDE-th step keeps its marks; for
@@ -125,8 +126,8 @@ struct run_observer {
     /* Called before E is freed: at the end of the run, or earlier for a dead entity that is not
      * among the largest. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
-    /* Called for each row of a table, after the marks from the marks file for E up to this row. A
-     * time before the table's first row is negative. */
+    /* Called for each row of a table, after row_mark was called for the marks of E up to this row.
+     * A time before the table's first row is negative. */
     void (*row)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
                 const struct csv_row *row);
     void (*row_mark)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
@@ -242,8 +243,8 @@ void run_free(struct run *run); /* NULL is fine */
 /* Adds an observer, which must outlive the run. Call this before anything is added to the run. */
 void run_observe(struct run *run, struct run_observer *observer);
 
-/* Adds a process event. Returns the entity, or NULL if the process died, was never born, or memory
- * ran out. */
+/* Adds a process event. Returns the entity, or NULL if memory ran out, or if the process is unknown
+ * or has died. */
 struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_event_kind event,
                                uint32_t slot, const struct process_info *info);
 void run_tick_begin(struct run *run, uint64_t mono_ns);
@@ -273,7 +274,7 @@ struct run_follower {
 };
 /* Opens a recording. The first call of run_follow_more reads it up to its current end, and each
  * later call reads what was added since. The caller owns the run, and calls run_follow_end before
- * freeing it. All return 0 or -errno with an error. */
+ * freeing it. run_follow and run_follow_more return 0, or -errno with an error. */
 int run_follow(const char *path, const struct run_settings *options, struct run_observer *observers,
                struct run_follower *ret, struct err *err);
 int run_follow_more(struct run_follower *f, struct err *err);
@@ -293,10 +294,10 @@ void run_drop_marked(struct run *run);
 /* Returns the field of a GPU that is judged: PyTorch's allocated memory if known, because its
  * allocator retains freed memory; otherwise the memory reported by the driver. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* Return the memory of a GPU that is not available to a request: that of all its users
+/* Return the memory of a GPU that is not available for new allocations: that of all its users
  * (run_gpu_used), or that of the job (run_gpu_job). The cache of PyTorch's allocator is included up
  * to the peak of allocated memory, because a later step may need that much again. The rest of the
- * cache is not included, because the allocator frees it before a request fails. Return false if
+ * cache is not included, because PyTorch frees it before an allocation fails. Return false if
  * unknown. */
 bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);

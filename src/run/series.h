@@ -39,7 +39,7 @@ int series_add(struct series *s, uint64_t t_ns, uint64_t v);
 /* In all functions below, S may be NULL, which means a series without readings. */
 
 bool series_last(const struct series *s, struct series_point *ret);
-/* Gets the first kept reading at or after T_NS. */
+/* Gets the first stored reading at or after T_NS. */
 bool series_after(const struct series *s, uint64_t t_ns, struct series_point *ret);
 /* Get the minimum and maximum from FROM_NS to TO_NS, inclusive. */
 bool series_min(const struct series *s, uint64_t from_ns, uint64_t to_ns, struct series_point *ret);

@@ -8,10 +8,11 @@
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
 /* A training schedule (longer texts, larger batches, unfrozen layers) raises the baseline only a
- * few times, at epoch ends. While a job runs, one more epoch of growth is therefore required. */
+ * few times, at epoch ends. While a job runs, one more epoch of growth is therefore required than
+ * after its end. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-/* With fewer jumps than this, each jump must exceed the noise more clearly, because noise alone
- * easily produces two jumps. */
+/* With fewer jumps than this, each jump must exceed the noise by a larger factor, because noise
+ * alone easily produces two jumps. */
 enum { FEW_JUMPS = 3 };
 enum { SEEN_AFTER = 3 }; /* number of step ends that must follow an event before it is used */
 /* Thresholds on the mean number of readings between two events. Below READINGS_APART, events are
@@ -30,7 +31,7 @@ static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
 static const double RISE_OVER_MEAN = 0.33;
 /* Jumps larger than this multiple of the median jump are clipped. */
 static const double STANDS_OUT = 1.6;
-/* Lower bound on the later jumps, as a fraction of the earlier ones. */
+/* The later half of the jumps must be at least this fraction of the earlier half. */
 static const double GOES_ON = 0.8;
 /* The current sequence of jumps must be this many times as long as the longest earlier sequence
  * whose memory was released. */
@@ -233,10 +234,10 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
     return true;
 }
 
-/* Returns true if growth at events consists of enough jumps of similar size and its SHARE exceeds
- * chance. The effective number of jumps is (sum j)^2 / sum j^2. If a leak is unrelated to events,
- * the fraction EVEN of its growth occurs near events on average; if it has only a few jumps, all of
- * them may occur near events by chance. */
+/* Returns true if growth at events consists of enough jumps of similar size, and its SHARE exceeds
+ * the share expected by chance. The effective number of jumps is (sum j)^2 / sum j^2. If a leak is
+ * unrelated to events, the fraction EVEN of its growth occurs near events on average; if it has
+ * only a few jumps, all of them may occur near events by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;

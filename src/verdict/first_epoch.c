@@ -5,26 +5,30 @@
 
 /* Number of readings required after the first epoch. */
 enum { STEADY_POINTS = 6 };
-/* The threshold for material growth is multiplied by this once a second epoch is complete. */
+/* Factor on the threshold for material growth once a second epoch is complete. */
 static const double SECOND_EPOCH = 0.4;
 /* Distance of a slope's upper bound from the slope, in standard deviations. */
 static const double END_Z = 2;
-/* Growth slower than this fraction of the earlier slope has ended. */
+/* Growth has ended if its slope is below this fraction of the earlier slope. */
 static const double END_PART = 0.3;
-/* Growth after the epoch may continue if it exceeds this fraction of the growth expected at the
- * epoch's rate. This fraction applies while the expected growth is too small to be material. */
+/* Growth after the epoch may continue if it is more than this fraction of the growth that the
+ * epoch's rate predicts. This fraction applies while the predicted growth is too small to be
+ * material. */
 static const double SOON_PART = 0.3;
-/* The fraction that applies once the expected growth is material. */
+/* The fraction that applies once the predicted growth is material. */
 static const double SOON_PACE = 0.6;
 /* Growth that may continue is not judged until this many further epochs have passed. */
 static const double SOON_EPOCHS = 0.5;
-/* Fraction of another epoch that must have passed since the first epoch ended. */
+/* Growth that continues after the first epoch is not judged before this fraction of a second epoch
+ * has passed. */
 static const double GRACE_PART = 0.15;
 /* Highest confidence in a leak that grows through the end of the first epoch. */
 static const double THROUGH_CAP = 0.9;
-/* Fraction of the growth that must remain after the largest jumps are removed. */
+/* Growth is a leak only if at least this fraction of it remains after its largest jumps are
+ * removed. */
 static const double REST_PART = 0.3;
-/* Fraction of the growth after the epoch that the fitted line must explain. */
+/* Growth after the epoch is a separate rise only if the fitted line explains this fraction of
+ * it. */
 static const double OWN_PART = 0.5;
 
 void judge_first_epoch(struct judging *j)
@@ -82,7 +86,7 @@ struct after {
     struct shape s;
     double epoch, beyond;   /* length of the epoch, and of the time since its end, in units of x */
     double slope_in, since; /* slope of the baseline within the epoch, and growth since the epoch */
-    double expected;        /* growth expected since the end of the epoch at the epoch's rate */
+    double expected;        /* growth since the end of the epoch that the epoch's rate predicts */
 };
 
 static void after_build(const struct judging *j, struct after *ret)
@@ -159,10 +163,10 @@ static bool too_soon(const struct judging *j, const struct after *a)
            a->beyond < SOON_EPOCHS * a->epoch && a->slope_in * a->epoch > counts;
 }
 
-/* Returns true if slower growth after the epoch is a separate rise, and not the tail of one curve
- * through both parts. For a separate rise, a saturating curve must fit both parts only together
- * with a line. Most of the growth since the epoch must be explained by the growth of this line,
- * taken at its lower bound. */
+/* Returns true if slower growth after the epoch is a separate rise, and not the tail of a curve
+ * that began within the epoch. The rise is separate if a saturating curve fits the whole series
+ * only together with a line, and the lower bound of this line's growth explains most of the growth
+ * since the epoch. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
@@ -185,7 +189,8 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
         (pace < 0.15 && a->beyond < 2 * a->epoch && !(plain && !little && a->beyond >= a->epoch)) ||
         (pace < 0.6 && a->beyond < a->epoch) ||
         (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
-    /* One saturating curve fits both parts, or the slope decreased too recently to judge. */
+    /* One saturating curve fits the growth within and after the epoch, or the slope decreased too
+     * recently to be judged. */
     bool slowing = (s->before != BEFORE_FLAT && j->s.may_end) ||
                    (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&
                     j->s.span < 0.4 * (j->w.now - j->began));
@@ -214,7 +219,7 @@ static bool is_early(const struct judging *j, const struct after *a)
     return a->w.n < STEADY_POINTS && continues; /* the series is a table with few rows */
 }
 
-/* Adds the evidence for not judging growth after the epoch as a leak yet. K holds the shape of that
+/* Adds the reason why growth after the epoch is not judged as a leak yet. K holds the shape of that
  * growth. */
 static void add_reason_open(struct judging *j, const struct judging *k, const struct after *a)
 {

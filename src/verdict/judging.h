@@ -62,7 +62,7 @@ void judge_level(struct judging *j, double cap);
 /* Judges growth while no epoch end is known. Such growth may belong to the first epoch or to a
  * warm-up. */
 void judge_open(struct judging *j, double cap);
-/* Judges memory within the first epoch: filling if it grows, otherwise level. */
+/* Judges memory within the first epoch: as filling if it grows, otherwise with judge_level. */
 void judge_first_epoch(struct judging *j);
 /* Judges growth after the first epoch. Returns false if too few readings have followed. */
 bool judge_after_epoch(struct judging *j);
@@ -77,8 +77,8 @@ void judge_season(struct judging *j);
 
 /* Returns true if W's baseline rose by more than COUNTS, but only back to an earlier level. */
 bool judge_returned_to_level(const struct view *w, double counts);
-/* Returns true if at least two rises of more than COUNTS were released down to the same baseline.
- * Between the two troughs, the baseline may change by SLOPE per unit of x. */
+/* Returns true if memory rose by more than COUNTS at least twice and fell back to the same baseline
+ * each time. Between the two troughs, the baseline may change by SLOPE per unit of x. */
 bool judge_same_baseline(const struct view *w, double counts, double slope);
 
 /* Returns true if the straight part of the view is large, significant, ongoing, and above
@@ -92,7 +92,7 @@ void judge_leaking(struct judging *j, double cap);
 bool judge_over(struct judging *j);
 
 /* These functions revise a verdict after a comparison with another series: they make it undecided,
- * remove the evidence with CODE, or remove the end of growth. */
+ * remove the evidence with CODE, or remove the position at which growth ended. */
 void result_leave_open(struct verdict_result *r);
 void result_drop(struct verdict_result *r, enum verdict_evidence_code code);
 void result_drop_end(struct verdict_result *r);

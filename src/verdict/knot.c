@@ -3,14 +3,16 @@
 
 #include <math.h>
 
-/* Number of readings required after and before the end of the epoch. */
+/* Numbers of readings required after the end of the epoch and before it. */
 enum { KNOT_AFTER = 2, KNOT_BEFORE = 6 };
 static const double KNOT_SURE = 6; /* required difference of slopes in standard deviations */
-/* Growth slower than this fraction of the epoch's slope has stopped. */
+/* Growth has stopped if its slope is below this fraction of the epoch's slope. */
 static const double KNOT_STOPS = 0.5;
-/* Smallest ratio between the growth rates within and after the epoch. */
+/* The lower of the growth rates within and after the epoch must be at least this fraction of the
+ * higher one. */
 static const double KNOT_PACE = 0.8;
-/* Fraction of the epoch's growth rate required in the latest readings. */
+/* The growth rate of the latest readings must be at least this fraction of the epoch's growth
+ * rate. */
 static const double KNOT_LATE = 0.7;
 /* The latest readings are those in this fraction of the time after the epoch. */
 static const double KNOT_LAST = 0.35;
@@ -20,7 +22,7 @@ static const double KNOT_SKIPPED = 0.25;
  * cache that fills in steps. */
 static const double KNOT_ROUGHNESS = 0.04;
 static const double KNOT_PART = 0.9; /* fraction of the window that a single rise must cover */
-/* Fraction of another epoch that must have passed since the first epoch ended. */
+/* Growth is not tested before this fraction of a second epoch has passed. */
 static const double KNOT_BEYOND = 0.15;
 
 /* Two lines that meet at the end of the first epoch (the knot), fitted to all readings together. */

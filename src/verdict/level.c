@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* A baseline that grows by more than this fraction is not flat, even if noise hides the shape of
- * the growth. */
+/* A baseline that grows by more than this fraction of itself is not flat, even if noise hides the
+ * shape of the growth. */
 static const double TOO_MUCH = 0.1;
 
 /* Sets the end of growth to a boundary near X: the end of the first epoch if it is within

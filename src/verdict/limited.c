@@ -6,11 +6,11 @@
 
 enum { READINGS_AT_LEAST = 3 };
 /* The container must explain at least this fraction of the growth. The same fraction decides
- * whether the container has stopped growing: its rate in the last third of the time is then below
- * this fraction of its mean rate. */
+ * whether the container has stopped growing: it has if its rate in the last third of the time is
+ * below this fraction of its mean rate. */
 static const double MOST = 0.5;
-/* The growth of other memory counts if, in the last third of the time, it exceeds this fraction of
- * the container's growth. */
+/* Other memory is treated as growing if its growth in the last third of the time exceeds this
+ * fraction of the container's growth. */
 static const double BESIDE = 0.1;
 /* If the container's estimated growth exceeds that of memory by this factor, the estimate is wrong,
  * for example because entries share memory. */

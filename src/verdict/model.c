@@ -1,4 +1,4 @@
-/* Computes the model's features from the evidence, and holds the fitted weights. */
+/* Computes the model's features from the evidence, and contains the fitted weights. */
 #include "verdict/model.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01
  * memory, the steadiness is reduced in proportion. ROUGH_FACTOR multiplies the roughness, which is
  * subtracted from 1. */
 static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
-/* Log evidence is divided by this before tanh; odds of e^6 are nearly certain. */
+/* Divisor of log evidence before tanh is applied. Growth with odds of e^6 is nearly certain. */
 static const double EVIDENCE_SCALE = 6;
 
 /* weights.inc defines model_weights[MODEL_MOMENTS]. */

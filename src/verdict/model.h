@@ -42,7 +42,7 @@ enum model_moment {
 };
 
 struct model_evidence {
-    struct trend resident;  /* resident memory that can leak: without file pages, with swap */
+    struct trend resident;  /* resident memory that can leak: without file pages, plus swap */
     struct trend live;      /* live heap as reported by the allocator */
     struct trend container; /* the Python container of this process that gained the most bytes */
     struct model_sites sites;

@@ -10,20 +10,22 @@ static const double AT_LEAST_S = 15;
 static const double LIFE_PART = 0.55;
 /* Fraction of the time after start-up that one rise must cover. */
 static const double WHOLE_PART = 0.9;
-/* Fraction of the mean slope required in the last third of the rise. */
+/* The slope of the last third of the rise must be at least this fraction of the mean slope. */
 static const double PACE = 0.7;
 /* Smallest slope of the later half, as a fraction of the earlier half's slope. */
 static const double EVEN_LATE = 0.85;
-/* The same bound if no bend is visible; growth in random jumps is never perfectly steady. */
+/* The value of this bound if no bend is visible, because growth in random jumps is never perfectly
+ * steady. */
 static const double EVEN_CHANCE = 0.7;
 /* Smallest slope of the earlier half, as a fraction of the later half's slope; a leak may
  * accelerate. */
 static const double EVEN_EARLY = 0.7;
-/* Smallest effective number of steps in the growth (RISES in shape.h); fewer prove nothing. */
+/* Smallest effective number of jumps in the growth (RISES in shape.h); fewer jumps prove
+ * nothing. */
 static const double STEPS = 8;
 /* Highest confidence, since a first epoch as long as the job cannot be excluded. */
 static const double CONFIDENCE = 0.65;
-/* Longest level stretch at the end, in seconds, that may be the exit. */
+/* A level stretch at the end may be part of the exit if it is at most this many seconds long. */
 static const double EXIT_S = 5;
 /* Smallest fraction of the window that the rise before an exit must cover. */
 static const double EXIT_RAMP = 0.9;

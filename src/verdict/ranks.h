@@ -10,8 +10,8 @@ struct ranks_place {
     bool is_compared; /* false if the rank's growth rate is unknown or the rank has no peers */
     double rate;      /* growth rate in the unit of ranks_peers */
     double score;     /* robust z: distance of RATE above the median, in standard deviations */
-    /* Log of the e-value against "this rank grows like its peers"; never negative. It is already
-     * corrected for choosing the worst of all ranks. */
+    /* Log of the e-value against the hypothesis that this rank grows like its peers; never
+     * negative. It is already corrected for choosing the worst of all ranks. */
     double log_evidence;
     bool differs; /* true if the rank grows faster than its peers; wrong in about 1 % of jobs */
 };

@@ -6,10 +6,10 @@
 static const double T_AT_LEAST = 6; /* smallest t statistic of a significant slope */
 /* Smallest significant growth, in standard deviations of the block minima. */
 static const double SPREADS_AT_LEAST = 4;
-/* Shortest duration, in seconds, of a fast rise after a level stretch. Such a rise is judged before
- * it has lasted SLOW_PART of the time before it. */
+/* Shortest duration, in seconds, at which a fast rise after a level stretch is judged. It need not
+ * last SLOW_PART of the time before it, as a slow rise must. */
 static const double FAST_AT_LEAST_S = 40;
-/* Shortest duration of such a fast rise, as a fraction of the time before it. */
+/* Shortest duration at which such a fast rise is judged, as a fraction of the time before it. */
 static const double FAST_PART = 0.08;
 /* Shortest level stretch before such a rise, in seconds. */
 static const double SETTLED_AT_LEAST_S = 15;
@@ -21,7 +21,7 @@ static const double FAST_OVER_FALL = 1.5;
 static const double FAST_ROUGHNESS = 0.04;
 /* A slow rise after a level stretch must last this fraction of all the time before it. */
 static const double SLOW_PART = 0.5;
-/* Fraction of the mean slope required in the last sixth of a rise. */
+/* The slope of the last sixth of a rise must be at least this fraction of its mean slope. */
 static const double FRESH_AT_LEAST = 0.33;
 
 static double confidence_of(const struct shape *s, double cap)

@@ -7,7 +7,7 @@
 #include "verdict/judging.h"
 
 /* A training schedule (longer texts, larger batches) raises the baseline only a few times, at epoch
- * ends. While a job runs, one more epoch of growth is therefore required. */
+ * ends. While a job runs, one more epoch of growth is therefore required than after its end. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
@@ -37,7 +37,7 @@ static const double OVER_SPREAD = 2;
 /* The rise of a pair may be smaller or larger than the typical rise, but the smaller of the two
  * must be at least this fraction of the larger one. */
 static const double ALIKE = 0.5;
-/* Lower bound on the later rises, as a fraction of the earlier ones. */
+/* The later rises must be at least this fraction of the earlier rises. */
 static const double GOES_ON = 0.85;
 /* Fraction of all pairs that must belong to the latest uninterrupted rise. */
 static const double RECENT_PART = 0.5;
@@ -166,7 +166,7 @@ static double plain_spread(const struct epochs *p)
     return 1.4826 * fit_median(y, n);
 }
 
-/* Returns the number of newest pairs, in a row, that rose by about the same amount. */
+/* Returns how many of the newest pairs rose, without interruption, by about the same amount. */
 static unsigned count_rising(const struct epochs *p, double least, double *ret_typical)
 {
     double newest[PAIRS_TO_RISE];

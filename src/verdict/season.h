@@ -7,7 +7,7 @@
 #include "verdict/verdict.h"
 
 enum season_course {
-    SEASON_UNCLEAR, /* memory does not clearly repeat, rise or stay the same */
+    SEASON_UNCLEAR, /* the epochs neither clearly rise nor clearly stay the same */
     SEASON_SAME,    /* the newest epoch is not materially higher than any earlier one */
     /* Each recent epoch is higher than the one before by about the same amount, but there are too
      * few of them for a leak. */

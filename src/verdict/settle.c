@@ -3,18 +3,18 @@
 
 #include "verdict/judging.h"
 
-/* Above LEAK_FROM and below NO_LEAK_UNTIL, the probability decides. In between, the shape of
- * resident memory decides, with low confidence. */
+/* A probability of a leak above LEAK_FROM or below NO_LEAK_UNTIL decides the verdict. Between the
+ * two, the shape of resident memory decides it, with low confidence. */
 static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.2, OPEN_CONFIDENCE = 0.65;
-/* The probability above which a running job is called a leak. It is higher than LEAK_FROM, because
- * a running job is judged many times and its growth may still end. */
+/* The probability above which a running job is judged as leaking. It is higher than LEAK_FROM,
+ * because a running job is judged many times and its growth may still end. */
 static const double RUNNING_LEAK_FROM = 0.92;
-/* If a job ends before this many epochs, growth up to its end may be the first epoch filling a
- * cache. */
+/* If a job ends before it has completed this many epochs, growth up to its end may be that of a
+ * cache that fills in the first epoch. */
 static const double FIRST_EPOCH = 1.15;
 /* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded. A
- * running job without a known epoch is called a leak only after a leak has been probable for some
- * time, so this is then the confidence. */
+ * running job without a known epoch that is judged as leaking always gets this confidence, because
+ * a leak was probable for some time before the verdict. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)

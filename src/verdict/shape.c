@@ -12,7 +12,8 @@ enum { STRAIGHT_POINTS = 6 };
 static const double STRAIGHT_RMS = 0.12;
 /* Largest RMS deviation of growth without noise or jumps, as a fraction of the rise. */
 static const double TIGHT_RMS = 0.02;
-/* Smallest ratio between the slopes of the two halves, about e^-0.6. */
+/* In a straight rise, the slope of each half is at least this fraction of the slope of the other
+ * half, about e^-0.6. */
 static const double STRAIGHT_HALVES = 0.55;
 static const double DECISIVE = 10; /* difference in BIC required to prefer one model */
 /* With at least this many effective points, irregular growth is treated as noise, not as jumps. */
@@ -229,16 +230,16 @@ static double freshness(const struct view *w, const struct shape *r)
 }
 
 /* Returns true if the points cannot decide between a saturating curve and a line: they are too few,
- * or memory grows in steps. Growth in steps is a random walk about its line, so its residuals are
+ * or memory grows in jumps. Growth in jumps is a random walk about its line, so its residuals are
  * not independent and any curve seems to fit. */
 static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
-/* Returns true if growth in few steps is slowing down. RATIO is the latest rate relative to the
- * mean rate. The threshold depends on RISES, the number of steps, because the rate of few steps
- * varies by chance. */
+/* Returns true if growth that consists of jumps is slowing down. RATIO is the latest rate relative
+ * to the mean rate. The threshold depends on RISES, the effective number of jumps, because the rate
+ * of a few jumps varies by chance. */
 static bool is_slowing(double ratio, double rises)
 {
     return ratio < fmax(0.3, fmin(0.6, 1 - 1.5 * sqrt(3 / fmax(rises, 1))));

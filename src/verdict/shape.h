@@ -67,13 +67,13 @@ struct shape {
     double n_eff;
     /* height of the straight part's end above the highest earlier level that lasted */
     double above_past;
-    /* effective number of steps in the growth: (sum d)^2 / sum d^2, where d are the moves of the
+    /* effective number of jumps in the growth: (sum d)^2 / sum d^2, where d are the moves of the
      * baseline */
     double rises;
     double roughness; /* RMS deviation from the straight part, relative to its rise */
     /* growth in the last sixth of the straight part, relative to steady growth */
     double fresh;
-    bool chunky; /* true if growth comes in few steps */
+    bool chunky; /* true if growth consists of a few jumps */
     double net;  /* net rise divided by the sum of all moves, up and down */
     enum shape_before before;
     double flat_before; /* length of the flat stretch before the straight part */

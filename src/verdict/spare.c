@@ -56,8 +56,8 @@ static void conclude(struct verdict_result *r)
     r->alarm = r->forecast.known = false;
 }
 
-/* Growth of RESIDENT's baseline since its lowest reading, and growth of the heap in use and of the
- * retained heap over the same steps. */
+/* Growth of RESIDENT's baseline since its lowest reading, and growth of the live heap and of the
+ * free heap over the same steps. */
 struct growths {
     double all, used, kept;
 };

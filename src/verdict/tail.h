@@ -7,8 +7,8 @@
 
 #include "verdict/verdict.h"
 
-/* The readings of a table are held longer, for TAIL_TABLE_S, because exits take longer on a busy
- * machine. This is possible because a table is judged after the job. */
+/* The readings of a table are held back longer, for TAIL_TABLE_S, because exits take longer on a
+ * busy machine. This is possible because a table is judged after the job. */
 enum { TAIL_HELD = 64, TAIL_S = 3, TAIL_TABLE_S = 10, TAIL_FED = 3 };
 
 struct tail_reading {
@@ -23,11 +23,11 @@ struct tail {
     struct tail_reading
         fed[TAIL_FED]; /* ring buffer of the last readings that were passed on, to detect a fall */
     uint32_t n_fed;
-    bool is_table; /* true if readings are held for TAIL_TABLE_S instead of TAIL_S */
+    bool is_table; /* true if readings are held back for TAIL_TABLE_S instead of TAIL_S */
 };
 
 /* Holds back the reading. Passes on to V the readings that are older than TAIL_S (TAIL_TABLE_S for
- * a table) and, if the buffer is full, the oldest one. The newest reading is always held. */
+ * a table) and, if the buffer is full, the oldest one. The newest reading is always held back. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
 /* Returns true if the oldest held reading must be passed on before a reading at T_NS is added. */

@@ -7,8 +7,7 @@
 enum { RANK_GROWS = 3 };
 
 /* A process's growth rate is added to the rate of the fastest-growing process only if at least this
- * fraction of the added growth is unshared. The rest may be shared pages, which would be counted
- * twice. */
+ * fraction of the process's growth is unshared. Shared pages would be counted twice. */
 static const double OWN_PART = 0.5;
 /* Growth below this fraction of all memory, or of the process's own memory, is ignored. */
 static const double LITTLE = 0.05;

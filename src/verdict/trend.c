@@ -23,7 +23,7 @@ static double late_pace(const struct view *w, double part, double growth)
                       : 0;
 }
 
-/* Returns the growth forecast for another window of the same length, for a curve that grew by
+/* Returns the growth to be expected in another window of the same length, for a curve that grew by
  * GROWTH in this window. */
 static double curve_next(enum fit_shape shape, double param, double growth)
 {
@@ -42,7 +42,8 @@ static double curve_next(enum fit_shape shape, double param, double growth)
     return 0;
 }
 
-/* Computes the evidence for each family of curves, and averages their forecasts weighted by it. */
+/* Computes the evidence for each family of curves, and averages their forecasts, weighted by this
+ * evidence. */
 static void weigh_shapes(const struct view *w, struct trend *r)
 {
     struct fit_separation sep;

@@ -18,7 +18,7 @@ struct trend {
     /* Growth in the last third and sixth of the window relative to steady growth: 1 while growth
      * continues, 0 once it has stopped. */
     double third, sixth;
-    /* Forecast growth over another window of this length in bytes, averaged over all families of
+    /* Growth in bytes expected in another window of this length, averaged over all families of
      * curves. */
     double forecast;
     double lasting; /* log evidence for continuing growth against growth that ends */

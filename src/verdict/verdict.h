@@ -54,8 +54,8 @@ struct verdict_event {
     float t_s; /* running time of the series in seconds */
     /* Bytes at step ends. Before the event: the lowest of the last three, and the last one. After
      * it, until the next event of its kind: the first, the lowest of the second to fourth, and the
-     * lowest of the first eight. Several are kept, because the event may still be in progress at
-     * the first step end, and some of its memory is freed soon after. */
+     * lowest of the first eight. Several readings are stored, because the event may still be in
+     * progress at the first step end, and some of its memory is freed soon after. */
     float before_low, before_last;
     float after_first, after_low, after_lowest;
     uint32_t reading; /* number of readings at step ends before the event */
@@ -75,7 +75,8 @@ struct verdict_clock {
     uint64_t back_run; /* number of consecutive samples older than their predecessor */
 };
 
-/* Allocated by the caller. It holds no pointers and may be copied. All fields are private. */
+/* The caller allocates this struct, which contains no pointers and may be copied. All fields are
+ * private. */
 struct verdict_series {
     struct verdict_options options;
     struct envelope by_time; /* x is the running time in seconds since the first sample */
@@ -158,7 +159,8 @@ enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
     VERDICT_SAID_EMPTY,    /* value[] is unused */
     VERDICT_SAID_FEW,      /* value[]: number of samples, number required */
-    VERDICT_SAID_BASELINE, /* value[]: baseline at the start and now in bytes, growth fraction */
+    VERDICT_SAID_BASELINE, /* value[]: baseline at the start and now in bytes, growth as a fraction
+                              of the baseline */
     VERDICT_SAID_FLAT,  /* value[]: residual growth in bytes, length of the flat stretch, by_step */
     VERDICT_SAID_ENDED, /* value[]: x at which growth ended, by_step, boundary, growth in bytes */
     /* value[]: residual slope per minute or step, by_step, growth since then in bytes */
@@ -293,9 +295,9 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 
 /* Revises RESIDENT, the verdict on the resident memory of a process, using LIVE, the verdict on its
  * live heap. Undecided growth becomes a leak if the live heap leaks and explains most of it. Level
- * memory becomes a leak if the live heap grew by a large part of it, into memory that was already
- * resident. Otherwise RESIDENT stays as it is, because memory outside the live heap (small Python
- * objects, mappings) may leak as well. */
+ * memory becomes a leak if the live heap grew by an amount that is large compared with it, into
+ * memory that was already resident. Otherwise RESIDENT stays as it is, because memory outside the
+ * live heap (small Python objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Changes R, a leak of V, from leaking to stepping if most of the growth occurred at evaluations,
@@ -352,8 +354,8 @@ void verdict_set_limited(struct verdict_result *r, const struct verdict_series *
 /* Sets word, leak and confidence of R, the verdict on V, from its probability and from LEAK, which
  * that probability implies. While the job runs, word, leak and confidence change only if LEAK is
  * yes. BYTES_PER_S is the rate of a leak that resident memory does not show, or 0 if unknown.
- * IS_OUTSIDE means that the growth is in no heap; a low probability is then due to missing evidence
- * and does not rule out a leak. */
+ * IS_OUTSIDE means that the growth is outside the heap; a low probability is then due to missing
+ * evidence and does not rule out a leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
                     bool is_outside);
@@ -361,13 +363,14 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
  * this for a running job as long as the other evidence does not confirm a leak. */
 void verdict_leave_open(struct verdict_result *r);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
-/* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
+/* Returns true if the job ended so early that its growth may be that of a cache that fills in the
+ * first epoch. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
 /* Checks R, a leak of WHOLE, against SUMMED. WHOLE is the memory of a process tree with every page
  * counted once; SUMMED is the sum over its processes. When a write makes a shared page private,
- * only WHOLE grows, and it stops when all shared pages are copied. R therefore becomes undecided if
- * SUMMED does not grow as well. */
+ * only WHOLE grows, and this growth stops when all shared pages are copied. R therefore becomes
+ * undecided if SUMMED does not grow as well. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
 
@@ -409,7 +412,7 @@ struct verdict_tree_result {
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
 
-/* Adds to R, the verdict on the leaking member GROWER of N, the rates of the other leaking members
- * whose growth is unshared. Shortens the time to the limit accordingly. */
+/* R is the verdict on the leaking member with index GROWER. Adds to R's rates those of the other
+ * leaking members whose growth is unshared. Shortens the time to the limit accordingly. */
 void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
                       struct verdict_result *r);

@@ -54,8 +54,8 @@ void synthetic_verdict(struct synthetic *s, size_t p, enum verdict_word word);
  * unknown. */
 void synthetic_steps(struct synthetic *s, uint64_t per_epoch);
 void synthetic_mark(struct synthetic *s, enum verdict_mark_kind kind, double t_s);
-/* Adds a call site to the heap profile, whose call sites hold all live memory. If WORD is stable,
- * the site retains no memory. */
+/* Adds a call site to the heap profile. All call sites together account for all live memory. If
+ * WORD is stable, the site retains no memory. */
 void synthetic_row(struct synthetic *s, const char *file, double start, double now,
                    enum verdict_word word);
 /* Adds two censuses, at steps 20 and 180. */

@@ -159,7 +159,7 @@ static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **st
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
-    /* at the start and at the end, the page counts are 50 and 80 MiB too low */
+    /* the page counts are too low, by 50 MiB at the start and by 80 MiB at the end */
     synthetic_field(&s, 0, SAMPLE_UNIQUE, MIB(450), MIB(820), 200);
     synthetic_field(&s, 0, SAMPLE_FILE, 0, 0, 200);
     synthetic_field(&s, 0, SAMPLE_SHMEM, 0, 0, 200);
