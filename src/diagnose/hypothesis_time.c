@@ -170,7 +170,8 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
     struct jump j = jump_of(q);
     double jump = j.bytes;
     if (j.is_most && j.steps > JUMP_STEPS) {
-        evidence_against(h, STRONG, "memory grew gradually: %s of %s in %" PRId64 " steps",
+        evidence_against(h, STRONG,
+                         "memory grew gradually: %s of the growth of %s took %" PRId64 " steps",
                          SIZE(jump), SIZE(q->total), j.steps);
     } else if (j.is_most) {
         h->share = share_of(q, jump);
@@ -179,7 +180,8 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
         test_is_live(q, h);
     } else {
         evidence_against(h, STRONG,
-                         "memory grew gradually: at most %s of %s in any twentieth of the run",
+                         "memory grew gradually: at most %s of the growth of %s came in any "
+                         "twentieth of the run",
                          SIZE(jump), SIZE(q->total));
     }
 }
@@ -203,12 +205,12 @@ void test_data_load(const struct question *q, struct hypothesis *h)
     double before = fmin(level, q->base - leakable_at(q, q->f->main->born_s));
     h->share = level > 0 && before > 0 ? before / level : 0;
     if (before > level / 4)
-        evidence_for(h, FAIR, "%s of %s was allocated before %s, and memory has been flat since",
-                     SIZE(before), SIZE(level),
-                     q->f->n_marks ? "training began" : "the end of start-up");
+        evidence_for(
+            h, FAIR, "%s of the final %s was allocated before %s, and memory has been flat since",
+            SIZE(before), SIZE(level), q->f->n_marks ? "training began" : "the end of start-up");
     else
-        evidence_against(h, FAIR, "only %s of %s was allocated at the start", SIZE(before),
-                         SIZE(level));
+        evidence_against(h, FAIR, "only %s of the final %s was allocated at the start",
+                         SIZE(before), SIZE(level));
     if (q->f->n_marks == 0)
         evidence_absent(h, "no marks: the start of training is unknown");
 }

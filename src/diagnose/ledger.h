@@ -13,7 +13,8 @@
     X(RETAINED, "allocator-retained",                                                              \
       "freed but retained by the allocator, or lost to fragmentation")                             \
     X(ARENAS, "Python arenas", "mapped for small Python objects, but empty")                       \
-    X(TOUCHED, "first written", "allocated before the start, first written since; upper bound")    \
+    X(TOUCHED, "first written",                                                                    \
+      "allocated before the start, first written to after it; upper bound")                        \
     X(HUGE, "huge pages", "resident as part of a huge page, but not allocated")                    \
     X(FILES, "mapped files", "mapped page cache, including libraries")                             \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \

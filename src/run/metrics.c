@@ -19,7 +19,7 @@ static const struct job_metric {
     {"ebb_job_memory_bytes", "Memory of a running job, shared pages counted once.",
      FACT(memory, job_bytes), false},
     {"ebb_job_memory_peak_bytes", "Peak memory of a running job.", FACT(memory, peak_bytes), false},
-    {"ebb_job_memory_unique_bytes", "Memory of a running job that no other process shares.",
+    {"ebb_job_memory_unique_bytes", "Memory of a running job that is mapped by only one process.",
      FACT(memory, unique_bytes), false},
     {"ebb_job_memory_limit_bytes", "Effective memory limit of a running job.",
      FACT(memory, limit_bytes), false},

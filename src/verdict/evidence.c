@@ -75,12 +75,14 @@ static int input_text(char *out, size_t size, const struct verdict_evidence *e)
                         "the epoch length is unknown; --steps-per-epoch or an epoch mark would "
                         "show where the first epoch ends");
     case VERDICT_SAID_GAPS:
-        return snprintf(out, size, "%.0f gap%s, %s in total, excluded (suspended machine?)", v[0],
-                        v[0] > 1 ? "s" : "", span_text(a, v[1], 0));
-    case VERDICT_SAID_BACKWARDS:
         return snprintf(out, size,
-                        "%.0f sample%s excluded: time stamp before that of the previous sample",
-                        v[0], v[0] > 1 ? "s" : "");
+                        "%.0f gap%s in the samples, %s in total, excluded (suspended machine?)",
+                        v[0], v[0] > 1 ? "s" : "", span_text(a, v[1], 0));
+    case VERDICT_SAID_BACKWARDS:
+        return snprintf(
+            out, size,
+            "%.0f sample%s excluded because of a time stamp before that of the previous sample",
+            v[0], v[0] > 1 ? "s" : "");
     default:
         return -1;
     }
@@ -109,7 +111,8 @@ static int level_text(char *out, size_t size, const struct verdict_evidence *e)
                         change_size(a, v[3]), span_text(b, v[0], 0),
                         verdict_boundary_name((enum verdict_boundary)(int)v[2]));
     case VERDICT_SAID_RESIDUAL:
-        return snprintf(out, size, "residual growth: %s, %s in the last third",
+        return snprintf(out, size,
+                        "residual growth: %s, which added %s in the last third of the time",
                         rate_text(a, v[0], v[1]), change_size(b, v[2]));
     case VERDICT_SAID_SPIKES:
         return snprintf(out, size,
@@ -155,19 +158,19 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size,
                         v[3] > 0 ? "%.0f %% of the growth is in a container that is %.0f %% full; "
                                    "about %s until it is full"
-                                 : "%.0f %% of the growth is in a container that has stopped "
-                                   "growing, %.0f %% full",
+                                 : "%.0f %% of the growth is in a container that is %.0f %% full "
+                                   "and has stopped growing",
                         100 * v[2], 100 * v[0] / v[1], change_size(a, v[3]));
     case VERDICT_SAID_SLOWING:
-        return snprintf(out, size,
-                        "growth is slowing: the rate in the last third is %.0f %% of the mean",
-                        100 * v[0]);
-    case VERDICT_SAID_EARLY:
         return snprintf(
             out, size,
-            "growing since the start, for %s; during the first %s, growth may be warm-up or "
-            "the first epoch",
-            span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
+            "growth is slowing: the rate in the last third of the time is %.0f %% of the mean rate",
+            100 * v[0]);
+    case VERDICT_SAID_EARLY:
+        return snprintf(out, size,
+                        "memory has grown since the start, for %s; growth in the first %s may be "
+                        "warm-up or the first epoch",
+                        span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
     case VERDICT_SAID_OVER:
         return snprintf(out, size,
                         "memory grew steadily until the job ended; without %s, a first epoch as "
@@ -175,7 +178,7 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         v[0] != 0 ? "epoch marks" : "step and epoch marks");
     case VERDICT_SAID_LIVE_GROWS:
         return snprintf(out, size,
-                        "the live heap leaks %s (%.0f %% confident), %.0f %% of the growth "
+                        "the live heap leaks %s (%.0f %% confident); this is %.0f %% of the growth "
                         "rate of resident memory",
                         rate_text(a, v[0], v[1]), 100 * v[3], 100 * fmin(v[2], 9.99));
     case VERDICT_SAID_LIVE_HIDDEN:
@@ -186,8 +189,8 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         rate_text(a, v[0], v[1]), 100 * v[3], change_size(b, v[2]));
     case VERDICT_SAID_SPARE:
         return snprintf(out, size,
-                        "the live heap stopped growing: of %s of resident growth, %s is live and "
-                        "%s is retained by the allocator",
+                        "the live heap stopped growing: resident memory grew by %s, of which %s is "
+                        "live and %s is retained by the allocator",
                         change_size(a, v[0]), change_size(b, v[1]), change_size(c, v[2]));
     case VERDICT_SAID_SEGMENT:
         return snprintf(out, size, "segment %.0f of this job was %s%s%s", v[0],
@@ -215,15 +218,17 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
         /* a process that has more than doubled was still starting up, so the percentage is left
          * out */
         if (v[2] > 1)
-            return snprintf(out, size, "memory has grown again for %s, which is too short to judge",
-                            span_text(a, v[1], v[3]));
+            return snprintf(
+                out, size, "memory has grown again for only %s, which is too short a time to judge",
+                span_text(a, v[1], v[3]));
         return snprintf(out, size,
-                        "memory has grown again for %s, by %.0f %% of the baseline: too short and "
-                        "too small to judge",
+                        "memory has grown again for %s, by %.0f %% of the baseline: the time is "
+                        "too short and the growth too small to judge",
                         span_text(a, v[1], v[3]), 100 * v[2]);
     case VERDICT_SAID_EVENT_STEPS:
         return snprintf(out, size,
-                        "the baseline grows by %s at each %s: %.0f events, %.0f %% of all growth",
+                        "the baseline grows by %s at each %s: %.0f such events account for %.0f %% "
+                        "of all growth",
                         change_size(a, v[2]), event_name((enum verdict_mark_kind)(int)v[0]), v[1],
                         100 * fmin(1, v[3]));
     case VERDICT_SAID_MARTINGALE:
@@ -235,8 +240,7 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
             snprintf(c, PART, " to %.30s", span_text(b, v[2], v[3]));
         return snprintf(out, size, "the limit is reached in %s%s%s%s%s",
                         isfinite(v[2]) ? "" : "at least ", span_text(b, v[1], v[3]),
-                        isfinite(v[2]) ? c : "",
-                        v[0] >= 1 ? ", keeping headroom for spikes of " : "",
+                        isfinite(v[2]) ? c : "", v[0] >= 1 ? "; this allows for spikes of " : "",
                         v[0] >= 1 ? change_size(a, v[0]) : "");
     case VERDICT_SAID_PEERS:
         return snprintf(out, size, "%s in this rank; the median of all %.0f ranks is %s",
@@ -270,23 +274,23 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
                         v[0], rate_text(a, v[1], 1));
     case VERDICT_SAID_EPOCH_JUST_ENDED:
         return snprintf(
-            out, size, "the first epoch ended at %s %.0f; growth since then will be judged at %.0f",
-            v[2] != 0 ? "step" : "second", v[0], ceil(v[1]));
+            out, size,
+            "the first epoch ended at %s %.0f; growth since then will be judged at %s %.0f",
+            v[2] != 0 ? "step" : "second", v[0], v[2] != 0 ? "step" : "second", ceil(v[1]));
     case VERDICT_SAID_TAIL:
         return snprintf(out, size,
                         "since the first epoch ended, memory has grown at %.0f %% of that epoch's "
                         "rate; growth may be about to end",
                         100 * v[0]);
     case VERDICT_SAID_EPOCHS_RISE:
-        return snprintf(
-            out, size,
-            "compared at the same step of each epoch, memory rises by %s per epoch over "
-            "%.0f epochs (spread %s); each epoch releases %s",
-            change_size(b, v[0]), v[1], change_size(c, v[3]), change_size(a, v[2]));
+        return snprintf(out, size,
+                        "memory at the same step of each epoch rises by %s per epoch over %.0f "
+                        "epochs (spread %s); each epoch releases %s",
+                        change_size(b, v[0]), v[1], change_size(c, v[3]), change_size(a, v[2]));
     case VERDICT_SAID_EPOCHS_EQUAL:
         return snprintf(out, size,
-                        "compared at the same step of each epoch, memory is equal in all %.0f "
-                        "epochs: each epoch releases the %s that it adds",
+                        "memory at the same step of each epoch is equal in all %.0f epochs: each "
+                        "epoch releases the %s that it adds",
                         v[0], change_size(a, v[1]));
     case VERDICT_SAID_AFTER_EPOCH: {
         int len =

@@ -53,8 +53,8 @@ struct model_evidence {
 
 /* X(symbol, name, sign, description). The weight of a feature with sign '+' is never negative. */
 #define MODEL_FEATURES(X)                                                                          \
-    X(FORECAST, "forecast", '+', "forecast growth of resident memory")                             \
-    X(STEADY, "steady", '+', "forecast growth of resident memory, reduced by its falls")           \
+    X(FORECAST, "forecast", '+', "expected growth of resident memory")                             \
+    X(STEADY, "steady", '+', "expected growth of resident memory, reduced by its falls")           \
     X(LASTING, "lasting", '+',                                                                     \
       "continuing growth fits resident memory better than growth that ends")                       \
     X(SIXTH, "sixth", '+', "growth of resident memory in the last sixth of the run")               \
@@ -67,8 +67,8 @@ struct model_evidence {
     X(NO_EPOCH, "no_epoch", '?', "growth without a known epoch length")                            \
     X(EVENTS, "events", '+', "growth at evaluations, checkpoints and epoch ends")                  \
     X(LIVE_KNOWN, "live_known", '?', "growth of resident memory (live heap known)")                \
-    X(LIVE_FORECAST, "live_forecast", '+', "forecast growth of the live heap")                     \
-    X(LIVE_STEADY, "live_steady", '+', "forecast growth of the live heap, reduced by its falls")   \
+    X(LIVE_FORECAST, "live_forecast", '+', "expected growth of the live heap")                     \
+    X(LIVE_STEADY, "live_steady", '+', "expected growth of the live heap, reduced by its falls")   \
     X(LIVE_LASTING, "live_lasting", '+', "the live heap shows continuing growth")                  \
     X(LIVE_PACE, "live_pace", '+',                                                                 \
       "growth rate of the live heap after the first epoch relative to the rate within it")         \
@@ -81,13 +81,13 @@ struct model_evidence {
     X(SUSTAINED, "sustained", '+', "call sites grow as much after the first epoch as within it")   \
     X(SUSTAINED_PART, "sustained_part", '+',                                                       \
       "most call sites that grew within the first epoch continue at the same rate")                \
-    X(BOX_FORECAST, "box_forecast", '+', "forecast growth of a container")                         \
+    X(BOX_FORECAST, "box_forecast", '+', "expected growth of a container")                         \
     X(BOX_LASTING, "box_lasting", '+', "a container shows continuing growth")                      \
     X(BOX_SIXTH, "box_sixth", '+', "growth of a container in the last sixth of the run")           \
-    X(KEPT_FORECAST, "kept_forecast", '+', "forecast growth at call sites that free little")       \
+    X(KEPT_FORECAST, "kept_forecast", '+', "expected growth at call sites that free little")       \
     X(KEPT_LASTING, "kept_lasting", '+', "call sites that free little show continuing growth")     \
     X(WORK_FORECAST, "work_forecast", '+',                                                         \
-      "forecast growth per allocated byte at call sites that free little")                         \
+      "expected growth per allocated byte at call sites that free little")                         \
     X(SETTLED_LATE, "settled_late", '+',                                                           \
       "growth of long-lived memory in the last third of the run")                                  \
     X(SETTLED_SIXTH, "settled_sixth", '+',                                                         \

@@ -65,7 +65,7 @@ static void python_objects_and_tensors_cannot_be_tested_without_census(void **st
     assert_non_null(strstr(synthetic_test(&s, HYPOTHESIS_TENSORS)->decide, "EBB_CENSUS_EVERY"));
 }
 
-static void growing_grad_tensors_and_nodes_mean_a_kept_graph(void **state)
+static void growing_grad_tensors_and_nodes_are_diagnosed_as_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -158,7 +158,7 @@ static void growing_container_explains_a_leak_without_a_census(void **state)
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void variable_with_growing_graph_means_a_kept_graph(void **state)
+static void variable_whose_graph_grows_is_diagnosed_as_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -171,7 +171,7 @@ static void variable_with_growing_graph_means_a_kept_graph(void **state)
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
-static void batch_live_at_the_last_reading_is_an_unlikely_cause(void **state)
+static void batch_that_is_live_only_at_the_end_is_an_unlikely_cause(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -358,15 +358,15 @@ int main(void)
         T(growth_before_first_census_is_not_attributed_to_objects),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
         T(growing_container_explains_a_leak_without_a_census),
-        T(growing_grad_tensors_and_nodes_mean_a_kept_graph),
+        T(growing_grad_tensors_and_nodes_are_diagnosed_as_kept_graph),
         T(model_copies_that_require_grad_are_not_called_a_kept_graph),
         T(tensors_without_grad_are_not_called_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
         T(call_site_with_the_most_growth_is_named_if_none_leaks),
         T(growth_that_ended_is_attributed_to_its_live_call_site),
-        T(variable_with_growing_graph_means_a_kept_graph),
-        T(batch_live_at_the_last_reading_is_an_unlikely_cause),
+        T(variable_whose_graph_grows_is_diagnosed_as_a_kept_graph),
+        T(batch_that_is_live_only_at_the_end_is_an_unlikely_cause),
         T(call_site_that_stopped_growing_is_an_unlikely_leak_cause),
         T(constant_call_sites_are_ruled_out_as_the_cause_of_a_leak),
         T(growth_at_several_lines_of_one_function_is_added_up),

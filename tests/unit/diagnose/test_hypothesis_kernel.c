@@ -35,7 +35,7 @@ static void page_cache_is_ruled_out_if_file_pages_are_constant(void **state)
     expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
 }
 
-static void kernel_hypotheses_need_a_breakdown_of_resident_memory(void **state)
+static void kernel_causes_cannot_be_tested_without_the_rss_breakdown(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -88,7 +88,7 @@ static void pinned_shared_memory_is_diagnosed_as_pinned_memory(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_AUTOGRAD)->word <= UNLIKELY);
 }
 
-static void swap_is_ruled_out_if_no_memory_was_swapped(void **state)
+static void swap_is_ruled_out_if_no_memory_was_swapped_out(void **state)
 {
     (void)state;
     memory_leaks();
@@ -271,11 +271,11 @@ int main(void)
         T(growing_file_pages_are_diagnosed_as_page_cache),
         T(small_growth_of_file_pages_is_not_diagnosed),
         T(page_cache_is_ruled_out_if_file_pages_are_constant),
-        T(kernel_hypotheses_need_a_breakdown_of_resident_memory),
+        T(kernel_causes_cannot_be_tested_without_the_rss_breakdown),
         T(growing_shmem_is_diagnosed_as_shared_memory),
         T(pinned_memory_cannot_be_tested_if_torch_does_not_report_it),
         T(pinned_shared_memory_is_diagnosed_as_pinned_memory),
-        T(swap_is_ruled_out_if_no_memory_was_swapped),
+        T(swap_is_ruled_out_if_no_memory_was_swapped_out),
         T(uncounted_huge_pages_are_ruled_out_only_if_disabled),
         T(growth_in_huge_pages_is_not_called_retention),
         T(constant_huge_pages_are_ruled_out_as_the_cause_of_growth),

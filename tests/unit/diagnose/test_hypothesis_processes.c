@@ -70,7 +70,7 @@ static void growing_number_of_processes_is_diagnosed_as_piling_up(void **state)
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
-static void leak_rules_out_causes_that_stop_growing_by_themselves(void **state)
+static void leaking_verdict_rules_out_causes_whose_growth_ends(void **state)
 {
     (void)state;
     memory_leaks();
@@ -199,7 +199,7 @@ int main(void)
         T(compile_workers_with_constant_memory_are_called_overhead),
         T(hypotheses_about_workers_are_ruled_out_without_workers),
         T(growing_number_of_processes_is_diagnosed_as_piling_up),
-        T(leak_rules_out_causes_that_stop_growing_by_themselves),
+        T(leaking_verdict_rules_out_causes_whose_growth_ends),
         T(growing_unique_memory_with_flat_rss_means_copy_on_write),
         T(copy_on_write_comes_after_no_growth_if_the_job_is_flat),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),

@@ -9,7 +9,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void evidence_for_no_growth_excludes_a_peak_at_the_end(void **state)
+static void memory_peak_at_the_end_is_not_evidence_of_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(215), 100);
@@ -22,10 +22,10 @@ static void evidence_for_no_growth_excludes_a_peak_at_the_end(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR,
                              "from 200 MiB to 215 MiB: growth has stopped and was small"));
     assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_DATA_LOAD), EVIDENCE_FOR,
-                             "200 MiB of 215 MiB was allocated before"));
+                             "200 MiB of the final 215 MiB was allocated before"));
 }
 
-static void memory_from_before_training_is_at_most_the_final_memory(void **state)
+static void amount_allocated_before_training_is_at_most_the_final_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(195), 100);
@@ -35,11 +35,11 @@ static void memory_from_before_training_is_at_most_the_final_memory(void **state
     assert_true(
         has_evidence(synthetic_test(&s, HYPOTHESIS_NO_GROWTH), EVIDENCE_FOR, "no later growth"));
     assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_DATA_LOAD), EVIDENCE_FOR,
-                             "195 MiB of 195 MiB was allocated before"));
+                             "195 MiB of the final 195 MiB was allocated before"));
 }
 
 /* Without marks, growth that ends early is treated as start-up. */
-static void data_load_ranks_above_no_growth_if_memory_grew_in_start_up(void **state)
+static void growth_in_start_up_is_diagnosed_as_data_load_not_no_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(224), MIB(269), 60);
@@ -53,7 +53,7 @@ static void data_load_ranks_above_no_growth_if_memory_grew_in_start_up(void **st
                              "after start-up had added 45.0 MiB"));
 }
 
-static void single_jump_followed_by_flat_memory_means_data_load(void **state)
+static void single_jump_before_flat_memory_is_diagnosed_as_data_load(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -61,7 +61,7 @@ static void single_jump_followed_by_flat_memory_means_data_load(void **state)
     expect_first(HYPOTHESIS_DATA_LOAD);
 }
 
-static void single_jump_at_a_single_call_site_means_data_load(void **state)
+static void single_jump_at_one_call_site_is_diagnosed_as_data_load(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -249,7 +249,7 @@ static void gradient_accumulation_is_ruled_out_by_growth_at_step_ends(void **sta
     expect(HYPOTHESIS_ACCUMULATION, RULED_OUT);
 }
 
-static void sawtooth_within_steps_is_gradient_accumulation(void **state)
+static void sawtooth_in_steps_is_diagnosed_as_gradient_accumulation(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -401,7 +401,7 @@ static void free_memory_left_by_evaluations_does_not_hide_their_spikes(void **st
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE)->share < 0.1);
 }
 
-static void live_heap_growing_at_evaluations_means_growth_at_events(void **state)
+static void live_heap_jumps_at_evaluations_are_called_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -424,11 +424,11 @@ static void steady_growth_is_not_diagnosed_as_growth_at_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(evidence_for_no_growth_excludes_a_peak_at_the_end),
-        T(memory_from_before_training_is_at_most_the_final_memory),
-        T(data_load_ranks_above_no_growth_if_memory_grew_in_start_up),
-        T(single_jump_followed_by_flat_memory_means_data_load),
-        T(single_jump_at_a_single_call_site_means_data_load),
+        T(memory_peak_at_the_end_is_not_evidence_of_growth),
+        T(amount_allocated_before_training_is_at_most_the_final_memory),
+        T(growth_in_start_up_is_diagnosed_as_data_load_not_no_growth),
+        T(single_jump_before_flat_memory_is_diagnosed_as_data_load),
+        T(single_jump_at_one_call_site_is_diagnosed_as_data_load),
         T(growth_within_one_long_step_is_a_jump),
         T(growth_over_many_steps_is_not_a_jump),
         T(growth_that_continues_is_not_diagnosed_as_data_load),
@@ -446,7 +446,7 @@ int main(void)
         T(cache_is_a_likely_cause_during_the_first_epoch),
         T(cache_cannot_be_tested_without_an_epoch_length),
         T(gradient_accumulation_is_ruled_out_by_growth_at_step_ends),
-        T(sawtooth_within_steps_is_gradient_accumulation),
+        T(sawtooth_in_steps_is_diagnosed_as_gradient_accumulation),
         T(gradient_accumulation_cannot_be_tested_without_steps),
         T(temporary_peaks_at_evaluations_are_diagnosed_as_spikes),
         T(evaluation_spikes_are_unlikely_without_memory_peaks),
@@ -457,7 +457,7 @@ int main(void)
         T(growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes),
         T(memory_freed_after_evaluations_is_not_called_growth_at_events),
         T(free_memory_left_by_evaluations_does_not_hide_their_spikes),
-        T(live_heap_growing_at_evaluations_means_growth_at_events),
+        T(live_heap_jumps_at_evaluations_are_called_growth_at_events),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

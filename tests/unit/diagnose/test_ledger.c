@@ -200,7 +200,7 @@ static void ledger_has_an_entry_for_stacks(void **state)
 }
 
 /* A buffer is allocated at once and written to gradually. */
-static void call_site_of_a_large_block_that_is_filled_later_is_named(void **state)
+static void ledger_names_the_call_site_of_a_block_that_is_filled_later(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -224,7 +224,7 @@ static void growth_by_late_writes_is_not_attributed_to_small_blocks(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void late_writes_within_the_sampling_error_are_not_assumed(void **state)
+static void growth_within_the_sampling_error_is_not_called_late_writes(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -342,7 +342,7 @@ static void live_memory_from_mmap_is_added_to_the_allocator_count(void **state)
 }
 
 /* When the allocator was last queried, 80 MiB had not been allocated yet. */
-static void growth_sampled_after_the_allocator_count_is_added_to_it(void **state)
+static void old_allocator_count_is_raised_by_growth_sampled_since_then(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -481,7 +481,7 @@ static void mapping_known_to_be_shared_is_never_part_of_the_heap(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(500));
 }
 
-static void call_site_of_unpinned_shared_memory_is_named(void **state)
+static void ledger_names_the_call_site_of_unpinned_shared_memory(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -493,7 +493,7 @@ static void call_site_of_unpinned_shared_memory_is_named(void **state)
 
 /* Anonymous memory grows by as much as the mapping, so the mapping is treated as anonymous, and the
  * growth of shared memory has another origin. */
-static void mapping_is_heap_if_anonymous_memory_grows_as_much(void **state)
+static void mapping_is_heap_memory_if_anonymous_memory_grows_as_much(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -578,9 +578,9 @@ int main(void)
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
         T(live_memory_in_huge_pages_is_part_of_the_live_heap),
-        T(call_site_of_a_large_block_that_is_filled_later_is_named),
+        T(ledger_names_the_call_site_of_a_block_that_is_filled_later),
         T(growth_by_late_writes_is_not_attributed_to_small_blocks),
-        T(late_writes_within_the_sampling_error_are_not_assumed),
+        T(growth_within_the_sampling_error_is_not_called_late_writes),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
         T(retained_memory_equals_the_allocator_count_of_free_memory),
@@ -588,7 +588,7 @@ int main(void)
         T(correction_at_most_doubles_the_growth_of_a_call_site),
         T(free_heap_memory_beyond_rss_is_not_resident),
         T(live_memory_from_mmap_is_added_to_the_allocator_count),
-        T(growth_sampled_after_the_allocator_count_is_added_to_it),
+        T(old_allocator_count_is_raised_by_growth_sampled_since_then),
         T(ledger_includes_the_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
@@ -598,8 +598,8 @@ int main(void)
         T(pinned_memory_is_not_counted_again_as_shared),
         T(shared_mapping_of_a_call_site_is_not_heap_memory),
         T(mapping_known_to_be_shared_is_never_part_of_the_heap),
-        T(call_site_of_unpinned_shared_memory_is_named),
-        T(mapping_is_heap_if_anonymous_memory_grows_as_much),
+        T(ledger_names_the_call_site_of_unpinned_shared_memory),
+        T(mapping_is_heap_memory_if_anonymous_memory_grows_as_much),
         T(shared_memory_is_not_attributed_to_malloc_call_sites),
         T(recently_pinned_memory_is_not_growth_of_shared_memory),
         T(pages_of_a_worker_are_shared_until_written_to),

@@ -28,7 +28,7 @@ struct job {
     uint64_t t_ns;
     bool has_figures;      /* true if the trainer reports its heap and two other metrics */
     uint64_t figures_from; /* step after which the trainer reports metrics */
-    /* true if a list of the trainer also contains the container's entries */
+    /* true if the trainer also stores the container's entries in a list */
     bool has_list;
     /* maximum number of entries of the trainer's container, or 0 if unlimited */
     uint64_t container_limit;
@@ -108,7 +108,7 @@ static void put_figures(struct job *job, uint64_t heap)
     put_series(job, 3, figure_names[3], job->is_spare ? heap - 190 * MIB : 10 * MIB);
 }
 
-/* The trainer keeps HELD bytes, the memory of its steps, in a container with one entry per step. */
+/* Reports a container of the trainer, which has one entry per step and HELD bytes in total. */
 static void put_container(struct job *job, uint64_t step, uint64_t held)
 {
     put_series(job, 4, "container_bytes:buffer@1000", held);
@@ -339,7 +339,7 @@ static void memory_drop_of_a_running_process_changes_its_verdict(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_followed_by_a_mark_are_kept_at_exit(void **state)
+static void readings_before_a_mark_are_judged_if_the_process_exits(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -373,8 +373,9 @@ static void growing_mapped_page_cache_is_judged_stable(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Maps files at 40 MiB/s until reading LAST. The status is read at every third reading, and
- * training begins after the fourth reading. */
+/* Samples a process once per second for 100 s. It maps 40 MiB of files between two samples, up to
+ * sample number LAST. Every third sample includes RssFile. Training begins after the fourth
+ * sample. */
 static void map_files(struct job *job, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -419,7 +420,7 @@ static void judging_resumes_once_the_size_of_mapped_files_is_known(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void leak_of_swapped_out_memory_is_still_leaking(void **state)
+static void growth_of_swapped_out_memory_is_judged_leaking(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -705,7 +706,7 @@ static void job_that_fills_a_limited_container_is_filling(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void list_that_keeps_entries_of_a_limited_container_leaks(void **state)
+static void list_with_the_entries_of_a_limited_container_is_a_leak(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -717,11 +718,11 @@ static void list_that_keeps_entries_of_a_limited_container_leaks(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void container_that_cannot_fill_before_memory_runs_out_leaks(void **state)
+static void container_too_large_for_the_memory_limit_is_a_leak(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
-    job.container_limit = 100000; /* 1 TB, with 64 GiB of memory */
+    job.container_limit = 100000; /* entries for 1 TB, on a machine with 64 GiB */
     train(&job, 160, 10 * MIB, 160);
     judge_update(job.judge);
     assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_LEAKING);
@@ -922,11 +923,11 @@ int main(void)
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
         cmocka_unit_test(memory_drop_of_an_exiting_process_changes_no_verdict),
         cmocka_unit_test(memory_drop_of_a_running_process_changes_its_verdict),
-        cmocka_unit_test(readings_followed_by_a_mark_are_kept_at_exit),
+        cmocka_unit_test(readings_before_a_mark_are_judged_if_the_process_exits),
         cmocka_unit_test(growing_mapped_page_cache_is_judged_stable),
         cmocka_unit_test(newly_mapped_files_are_not_judged_as_a_memory_spike),
         cmocka_unit_test(judging_resumes_once_the_size_of_mapped_files_is_known),
-        cmocka_unit_test(leak_of_swapped_out_memory_is_still_leaking),
+        cmocka_unit_test(growth_of_swapped_out_memory_is_judged_leaking),
         cmocka_unit_test(process_is_judged_only_after_its_status_was_read),
         cmocka_unit_test(exec_in_a_process_starts_a_new_memory_series),
         cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
@@ -939,8 +940,8 @@ int main(void)
         cmocka_unit_test(gpu_forecast_treats_cached_memory_as_free),
         cmocka_unit_test(reported_metrics_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(job_that_fills_a_limited_container_is_filling),
-        cmocka_unit_test(list_that_keeps_entries_of_a_limited_container_leaks),
-        cmocka_unit_test(container_that_cannot_fill_before_memory_runs_out_leaks),
+        cmocka_unit_test(list_with_the_entries_of_a_limited_container_is_a_leak),
+        cmocka_unit_test(container_too_large_for_the_memory_limit_is_a_leak),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(metric_reported_late_uses_the_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),

@@ -110,7 +110,7 @@ static void growth_of_a_job_that_failed_or_was_stopped_stays_undecided(void **st
         judge_update(j);
         assert_true(judge_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
-        /* Only the verdict on a running job has a time of decision. */
+        /* Only a running job has a forecast of the time at which its verdict will be decided. */
         assert_int_equal(judge_tree(j)->result.forecast.known, i >= 4);
         judge_free_with_run(j);
     }
@@ -133,7 +133,8 @@ static void growth_of_a_job_that_exits_after_a_signal_stays_undecided(void **sta
     judge_free_with_run(j);
 }
 
-/* Returns growth of process PID at call sites: 100 MiB, steadily until the process ended. */
+/* Returns heap evidence in which the call sites of process PID grew steadily by 100 MiB until the
+ * process ended. */
 static struct held grown(int32_t pid)
 {
     struct trend t = {.known = true,
@@ -196,7 +197,8 @@ static void readings_after_a_process_finished_its_work_are_ignored(void **state)
     judge_free_with_run(j);
 }
 
-/* The growth may have been about to stop, so only a nearly certain leak decides. */
+/* The growth of a killed job may have been about to stop, so the verdict is leaking only if a leak
+ * is nearly certain. */
 static void killed_job_without_call_site_history_gets_no_probability(void **state)
 {
     struct held own = grown(1000);
@@ -259,8 +261,8 @@ static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
     return j;
 }
 
-/* Call sites that make a leak of the running job probable, but not certain enough to be called at
- * once. */
+/* Call sites that make a leak of the running job probable, but not so certain that it is reported
+ * at once. */
 static struct held probably_grown(void)
 {
     struct held sites = grown(1000);
@@ -269,7 +271,7 @@ static struct held probably_grown(void)
     return sites;
 }
 
-static void running_job_with_profile_leaks_only_if_its_call_sites_grow(void **state)
+static void profiled_running_job_leaks_only_if_its_call_sites_grow(void **state)
 {
     struct held sites = probably_grown();
     struct judge *j = running_job(60, 20);
@@ -313,7 +315,7 @@ static void leak_is_confirmed_if_it_was_already_probable_10_s_earlier(void **sta
     judge_free_with_run(j);
 }
 
-static void leak_just_after_the_first_epoch_needs_call_site_growth(void **state)
+static void leak_soon_after_one_epoch_is_found_only_if_call_sites_grow(void **state)
 {
     struct held sites = grown(1000), none = sites;
     struct judge *j = running_job(46, 36);
@@ -409,9 +411,9 @@ int main(void)
         cmocka_unit_test(call_site_growth_is_evidence_only_for_its_own_process),
         cmocka_unit_test(readings_after_a_process_finished_its_work_are_ignored),
         cmocka_unit_test(killed_job_without_call_site_history_gets_no_probability),
-        cmocka_unit_test(running_job_with_profile_leaks_only_if_its_call_sites_grow),
+        cmocka_unit_test(profiled_running_job_leaks_only_if_its_call_sites_grow),
         cmocka_unit_test(leak_is_confirmed_if_it_was_already_probable_10_s_earlier),
-        cmocka_unit_test(leak_just_after_the_first_epoch_needs_call_site_growth),
+        cmocka_unit_test(leak_soon_after_one_epoch_is_found_only_if_call_sites_grow),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
         cmocka_unit_test(process_that_exits_soon_after_its_start_keeps_no_verdict),

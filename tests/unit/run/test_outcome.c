@@ -67,7 +67,7 @@ static void run_json_that_is_not_an_object_is_read_as_empty(void **state)
     json_decref(doc);
 }
 
-static void memory_is_returned_if_at_most_2_percent_of_growth_remain(void **state)
+static void memory_counts_as_returned_if_2_percent_of_growth_remain(void **state)
 {
     struct outcome_returned r = {.has_before_bytes = true,
                                  .has_peak_bytes = true,
@@ -88,7 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_json_of_an_earlier_version_is_written_unchanged),
         cmocka_unit_test(run_json_that_is_not_an_object_is_read_as_empty),
-        cmocka_unit_test(memory_is_returned_if_at_most_2_percent_of_growth_remain),
+        cmocka_unit_test(memory_counts_as_returned_if_2_percent_of_growth_remain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void run_model_keeps_the_largest_exited_processes(void **state)
     run_free(run);
 }
 
-static void run_model_prefers_exited_processes_that_lived_long(void **state)
+static void run_model_keeps_long_lived_exited_processes_first(void **state)
 {
     struct run_settings o = run_settings_live;
     (void)state;
@@ -308,7 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_model_keeps_the_largest_exited_processes),
-        cmocka_unit_test(run_model_prefers_exited_processes_that_lived_long),
+        cmocka_unit_test(run_model_keeps_long_lived_exited_processes_first),
         cmocka_unit_test(peak_of_a_process_is_the_larger_of_hwm_and_rss),
         cmocka_unit_test(memory_of_the_job_is_the_cgroup_charge_if_known),
         cmocka_unit_test(reported_series_are_removed_with_their_process),

@@ -210,7 +210,7 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
     verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 0,
-                   true); /* the growth is not in any heap */
+                   true); /* the growth is outside the heap */
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     assert_true(r.confidence <= 0.65);
 }
@@ -234,7 +234,7 @@ static void out_of_memory_forecast_is_dropped_if_there_is_no_leak(void **state)
         assert_int_not_equal(r.evidence[i].code, VERDICT_SAID_PEAK_OOM);
 }
 
-static void leak_found_by_shape_remains_if_the_model_disagrees(void **state)
+static void leak_verdict_from_the_shape_stays_if_the_model_disagrees(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -279,7 +279,7 @@ int main(void)
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
         cmocka_unit_test(model_probability_decides_an_undecided_verdict),
         cmocka_unit_test(out_of_memory_forecast_is_dropped_if_there_is_no_leak),
-        cmocka_unit_test(leak_found_by_shape_remains_if_the_model_disagrees),
+        cmocka_unit_test(leak_verdict_from_the_shape_stays_if_the_model_disagrees),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,7 +234,8 @@ static void start_up_growth_that_flattens_is_plateaued(void **state)
     assert_true(r.growth_ended.known && r.growth_ended.has_t);
 }
 
-/* Most of the growth is start-up. Later growth is less than half of it, but not negligible. */
+/* Most of the growth occurs in start-up. Later growth is less than half as large, but not
+ * negligible. */
 static void slow_growth_after_large_start_up_growth_may_be_a_leak(void **state)
 {
     (void)state;
@@ -336,7 +337,7 @@ static void growth_before_the_end_of_the_first_epoch_is_not_a_leak(void **state)
     }
 }
 
-static void filling_verdict_at_the_epoch_end_names_the_deciding_step(void **state)
+static void filling_verdict_at_the_epoch_end_has_a_decision_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -395,7 +396,7 @@ static void early_growth_with_steps_but_without_epochs_is_filling(void **state)
     assert_true(has_evidence(VERDICT_SAID_EPOCH_UNKNOWN));
 }
 
-static void lasting_memory_jumps_at_each_evaluation_are_stepping(void **state)
+static void memory_that_stays_higher_after_each_evaluation_is_stepping(void **state)
 {
     uint64_t level = 2000 * MB;
 
@@ -465,7 +466,7 @@ static void growth_only_at_frequent_events_is_stepping(void **state)
     }
 }
 
-/* The job has 100 slow steps of 4 s, then 300 steps of 1 s; all of them add 10 MB. */
+/* The job has 100 slow steps of 4 s, then 300 steps of 1 s; each step adds 10 MB. */
 static void time_to_the_limit_uses_the_latest_step_duration(void **state)
 {
     const struct verdict_limit limit = {true, 10000 * MB, 0};
@@ -744,12 +745,12 @@ int main(void)
         TEST(small_growth_after_a_flat_phase_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_an_upper_bound),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
-        TEST(filling_verdict_at_the_epoch_end_names_the_deciding_step),
+        TEST(filling_verdict_at_the_epoch_end_has_a_decision_step),
         TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
         TEST(evidence_names_the_evaluation_at_which_growth_ended),
         TEST(growth_that_continues_after_the_first_epoch_is_leaking),
         TEST(early_growth_with_steps_but_without_epochs_is_filling),
-        TEST(lasting_memory_jumps_at_each_evaluation_are_stepping),
+        TEST(memory_that_stays_higher_after_each_evaluation_is_stepping),
         TEST(growth_after_the_last_sample_of_an_evaluation_is_stepping),
         TEST(growth_only_at_frequent_events_is_stepping),
         TEST(time_to_the_limit_uses_the_latest_step_duration),

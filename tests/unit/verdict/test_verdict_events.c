@@ -153,7 +153,7 @@ static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void steady_growth_between_evaluations_is_leaking_not_stepping(void **state)
+static void steady_growth_between_evaluations_is_leaking(void **state)
 {
     (void)state;
     run((struct program){.steps = 200, .pass = 60, .eval_every = 20, .reads = 6, .bytes = even});
@@ -176,7 +176,7 @@ static void jumps_released_by_garbage_collection_are_not_stepping(void **state)
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void shrinking_memory_jumps_at_evaluations_are_not_stepping(void **state)
+static void jumps_that_get_smaller_at_each_evaluation_are_not_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 240; steps += 10) {
@@ -216,7 +216,7 @@ static void one_large_jump_among_equal_jumps_does_not_hide_stepping(void **state
     assert_stepping_from(one_is_large, 124);
 }
 
-static void two_large_memory_jumps_among_tiny_ones_are_not_stepping(void **state)
+static void two_large_jumps_of_memory_among_tiny_ones_are_not_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 64; steps <= 240; steps += 3) {
@@ -273,7 +273,7 @@ static void leak_with_jumps_unrelated_to_events_is_not_stepping(void **state)
 }
 
 /* Applies verdict_name_leak to a leak that was found in another series. */
-static void leak_from_another_series_is_stepping_if_jumps_match_events(void **state)
+static void leak_of_another_series_is_stepping_if_it_jumps_at_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -324,19 +324,19 @@ int main(void)
         TEST(growth_that_flattens_is_not_called_stepping),
         TEST(steady_growth_over_few_epochs_is_leaking_and_not_stepping),
         TEST(growth_at_evaluations_three_readings_apart_is_stepping),
-        TEST(steady_growth_between_evaluations_is_leaking_not_stepping),
+        TEST(steady_growth_between_evaluations_is_leaking),
         TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
         TEST(jumps_released_by_garbage_collection_are_not_stepping),
-        TEST(shrinking_memory_jumps_at_evaluations_are_not_stepping),
+        TEST(jumps_that_get_smaller_at_each_evaluation_are_not_stepping),
         TEST(memory_added_one_step_after_evaluations_is_stepping),
         TEST(garbage_freed_after_evaluations_does_not_hide_stepping),
         TEST(one_large_jump_among_equal_jumps_does_not_hide_stepping),
-        TEST(two_large_memory_jumps_among_tiny_ones_are_not_stepping),
+        TEST(two_large_jumps_of_memory_among_tiny_ones_are_not_stepping),
         TEST(growth_that_ends_after_the_third_epoch_is_not_a_leak),
         TEST(ended_job_with_growth_at_three_epoch_ends_is_stepping),
         TEST(leak_with_uneven_jumps_at_events_is_stepping),
         TEST(leak_with_jumps_unrelated_to_events_is_not_stepping),
-        TEST(leak_from_another_series_is_stepping_if_jumps_match_events),
+        TEST(leak_of_another_series_is_stepping_if_it_jumps_at_events),
         TEST(growth_in_only_the_first_steps_is_plateaued),
         TEST(single_jump_in_the_first_steps_is_stable),
     };

@@ -1,5 +1,5 @@
-/* Tests that straight growth past the end of the first epoch is soon called a leak, unlike growth
- * that bends there. */
+/* Tests that straight growth past the end of the first epoch is soon judged as a leak, unlike
+ * growth that bends there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -102,7 +102,7 @@ static void small_growth_is_a_leak_if_live_and_resident_rates_agree(void **state
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void live_heap_does_not_change_a_decided_leak_verdict(void **state)
+static void live_heap_does_not_change_a_verdict_of_a_leak(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STEPPING, VERDICT_LEAKING};
     struct verdict_result live = leaking();
@@ -263,7 +263,7 @@ static void undecided_verdict_ignores_weak_evidence_of_a_heap_leak(void **state)
     assert_false(is_changed_by(r, &live));
 }
 
-static void heap_rates_are_compared_per_minute_without_steps(void **state)
+static void heap_rates_are_compared_per_minute_if_steps_are_unknown(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -282,7 +282,7 @@ int main(void)
         cmocka_unit_test(leaking_live_heap_makes_an_undecided_verdict_leaking),
         cmocka_unit_test(evidence_from_the_live_heap_is_listed_first),
         cmocka_unit_test(small_growth_is_a_leak_if_live_and_resident_rates_agree),
-        cmocka_unit_test(live_heap_does_not_change_a_decided_leak_verdict),
+        cmocka_unit_test(live_heap_does_not_change_a_verdict_of_a_leak),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
         cmocka_unit_test(leaking_live_heap_makes_a_filling_verdict_leaking),
         cmocka_unit_test(leaking_live_heap_with_constant_resident_memory_is_a_leak),
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(noisy_resident_memory_does_not_contradict_a_heap_leak),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
         cmocka_unit_test(undecided_verdict_ignores_weak_evidence_of_a_heap_leak),
-        cmocka_unit_test(heap_rates_are_compared_per_minute_without_steps),
+        cmocka_unit_test(heap_rates_are_compared_per_minute_if_steps_are_unknown),
     };
 
     return cmocka_run_group_tests_name("verdict_live", tests, NULL, NULL);

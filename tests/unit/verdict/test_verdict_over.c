@@ -222,7 +222,7 @@ static void little_or_short_growth_up_to_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void slow_exit_does_not_hide_growth_up_to_the_job_end(void **state)
+static void growth_up_to_a_slow_exit_at_the_job_end_is_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -247,7 +247,7 @@ int main(void)
         cmocka_unit_test_setup(growth_that_accelerates_to_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(readings_after_the_end_of_work_are_treated_as_the_exit, fresh),
         cmocka_unit_test_setup(little_or_short_growth_up_to_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(slow_exit_does_not_hide_growth_up_to_the_job_end, fresh),
+        cmocka_unit_test_setup(growth_up_to_a_slow_exit_at_the_job_end_is_a_leak, fresh),
     };
 
     return cmocka_run_group_tests_name("verdict_over", tests, NULL, NULL);

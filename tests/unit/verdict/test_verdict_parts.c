@@ -319,7 +319,7 @@ static void final_memory_drop_is_excluded_but_earlier_drops_are_kept(void **stat
 
 /* Memory rises until the process begins to exit, which takes 7 s. During the exit, memory is mostly
  * constant and higher than ten seconds earlier, because it was still rising then. */
-static void table_drops_a_slow_exit_even_if_memory_was_lower_before(void **state)
+static void slow_exit_in_a_table_is_dropped_despite_lower_memory_before(void **state)
 {
     int64_t t = 0;
 
@@ -369,7 +369,8 @@ int main(void)
         cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
                                fresh_tail),
-        cmocka_unit_test_setup(table_drops_a_slow_exit_even_if_memory_was_lower_before, fresh_tail),
+        cmocka_unit_test_setup(slow_exit_in_a_table_is_dropped_despite_lower_memory_before,
+                               fresh_tail),
         cmocka_unit_test_setup(memory_dip_before_a_recovery_is_not_dropped, fresh_tail),
     };
 

@@ -103,7 +103,7 @@ static void sawtooth_on_a_rising_baseline_is_leaking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void leak_under_a_sawtooth_needs_four_pairs_of_rising_epochs(void **state)
+static void sawtooth_of_a_running_job_is_a_leak_after_four_rising_pairs(void **state)
 {
     (void)state;
     run(3 * PASS + PASS / 2, true, rising_teeth);
@@ -172,14 +172,14 @@ static void evidence_text_distinguishes_rising_from_equal_epochs(void **state)
 
     (void)state;
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &rises),
-                        "compared at the same step of each epoch, memory rises by 15 MiB per epoch "
-                        "over 4 epochs (spread 1.0 KiB); each epoch releases 100 MiB");
+                        "memory at the same step of each epoch rises by 15 MiB per epoch over 4 "
+                        "epochs (spread 1.0 KiB); each epoch releases 100 MiB");
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &same),
-                        "compared at the same step of each epoch, memory is equal in all 4 epochs: "
+                        "memory at the same step of each epoch is equal in all 4 epochs: "
                         "each epoch releases the 100 MiB that it adds");
 }
 
-static void series_that_ends_in_a_spike_is_spiking_not_plateaued(void **state)
+static void series_that_ends_in_a_spike_is_spiking_and_not_plateaued(void **state)
 {
     (void)state;
     /* An envelope slot first holds one step, then two. */
@@ -202,12 +202,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(sawtooth_on_a_rising_baseline_is_leaking, fresh),
-        cmocka_unit_test_setup(leak_under_a_sawtooth_needs_four_pairs_of_rising_epochs, fresh),
+        cmocka_unit_test_setup(sawtooth_of_a_running_job_is_a_leak_after_four_rising_pairs, fresh),
         cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
         cmocka_unit_test_setup(sawtooth_whose_baseline_stops_rising_is_not_a_leak, fresh),
         cmocka_unit_test_setup(epochs_are_compared_only_if_their_memory_repeats, fresh),
         cmocka_unit_test_setup(evidence_text_distinguishes_rising_from_equal_epochs, fresh),
-        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_not_plateaued, fresh),
+        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_and_not_plateaued, fresh),
         cmocka_unit_test_setup(lasting_rise_among_spikes_is_judged_plateaued, fresh),
     };
 
