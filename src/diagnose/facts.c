@@ -27,7 +27,7 @@ static const double exit_share = 0.95;
 static void take_mark(struct facts *f, const struct verdict_mark *m, double t_s)
 {
     int64_t step = m->has_step && m->step <= INT64_MAX ? (int64_t)m->step : -1;
-    /* each mark repeats the values that earlier marks reported */
+    /* each mark repeats the settings from earlier marks, such as the batch size */
     f->steps_per_epoch = m->steps_per_epoch;
     f->max_steps = m->max_steps;
     f->examples = m->examples;

@@ -135,8 +135,8 @@ static double anonymous_at(const struct facts_process *p, double t_s)
            (isnan(shmem) ? 0 : shmem);
 }
 
-/* Returns the bytes of file pages that the process has written to, which are unshared pages that
- * the kernel does not count as anonymous. Their number hardly changes. While memory grows, a page
+/* Returns the bytes of file pages that the process has written to. Such pages are unshared, but the
+ * kernel does not count them as anonymous. Their number hardly changes. While memory grows, a page
  * count is outdated and shows too few of them, so the largest difference is used. */
 static double written_files(const struct facts *f)
 {

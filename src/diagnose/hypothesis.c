@@ -19,8 +19,8 @@ static const double ended_share = 0.1;
 /* A call site keeps memory alive if at least this fraction of its growth is still live. It explains
  * growth if at least this fraction of all growth comes from it. */
 static const double kept_share = 0.5;
-/* Memory that one line allocated in the first steps and that is still live is diagnosed only if it
- * reaches both thresholds, because every program allocates some memory of this kind. */
+/* If memory from the first steps is still live, the line that allocated it is diagnosed only if
+ * this memory reaches both thresholds, because every program allocates some of it. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the
@@ -40,7 +40,7 @@ enum course { EITHER, ENDS, GOES_ON };
 
 /* WORTH is the specificity of the cause. Of two hypotheses that explain the same growth, the more
  * specific one comes first: "Python objects" fits most leaks but helps to fix few of them, and the
- * line that keeps shared memory is more useful than "shared memory". */
+ * line that keeps shared memory alive is more useful than "shared memory". */
 static const struct {
     hypothesis_test *test;
     double worth;
@@ -270,7 +270,8 @@ static bool has_growth_ended(const struct question *q)
     return is_mostly_early(q->growth, q->base + q->growth - middle);
 }
 
-/* Returns true if one call site holds most of the growth, and enough of it to diagnose. */
+/* Returns true if one call site accounts for most of the growth, and its growth is large enough to
+ * diagnose. */
 static bool is_held_by_one_site(const struct question *q)
 {
     double kept = 0;

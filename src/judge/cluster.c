@@ -258,7 +258,7 @@ size_t cluster_count(const struct cluster *c, enum cluster_state state)
 int cluster_open(const char *path, const struct run_settings *settings,
                  const struct judge_options *options, struct cluster **ret, struct err *err)
 {
-    /* marks are kept because they identify the ranks if run.json does not list them */
+    /* marks are stored because they identify the ranks if run.json does not list them */
     static const struct run_settings least = {.dead = RUN_DEAD_READ, .marks = 256};
     struct cluster *c = calloc(1, sizeof *c);
     if (!cluster_is_folder(path)) {

@@ -70,8 +70,8 @@ struct cluster_rank {
     int64_t status;
     double ended_s; /* seconds since the start of its node's run, or 0 if unknown */
     bool has_judged;
-    struct judged
-        judged; /* verdict on the rank, with the pid of the process that decided the verdict */
+    /* verdict on the rank, with the pid of the process that decided the verdict */
+    struct judged judged;
     uint64_t peak_bytes, gpu_peak_bytes; /* 0 if unknown */
     struct ranks_place place;
 };

@@ -332,7 +332,8 @@ static void settle_by_model(const struct judge *j, const struct run_entity *p,
 }
 
 /* Revises the verdict on P, or on the job if P is NULL. While a container with a maximum number of
- * entries grows, it decides the verdict; later, it rules out a leak until other memory grows. */
+ * entries grows, the container decides the verdict; once it has stopped growing, it rules out a
+ * leak until other memory grows. */
 static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
                        bool has_profile)
 {

@@ -44,7 +44,8 @@ struct judge_entity {
     /* True if the figure is only evidence for the verdict on its process and has no verdict of its
      * own. */
     bool is_evidence;
-    uint64_t exit_ns; /* time of the last tick before the process that reports the figure exited */
+    /* time of the last tick before the exit of the process that reports the figure */
+    uint64_t exit_ns;
 };
 
 /* State of one group of table rows. */

@@ -25,7 +25,7 @@ struct judge_entity *judge_group(const struct judge *j, struct run_entity *e)
     return a;
 }
 
-/* Passes the oldest reading that was held back to the series, then the marks in its row. */
+/* Passes to the series the oldest reading that was held back, and then the marks in its row. */
 static void feed_held(struct judge_entity *a)
 {
     tail_feed(&a->series->tail, &a->series->series);

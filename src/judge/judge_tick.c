@@ -139,8 +139,8 @@ static bool is_lower_bound_usable(const struct judge *j, struct run_entity *cons
     return true;
 }
 
-/* Returns the leakable memory of all processes with shared pages counted once. Libraries and data
- * files that several processes map share the same pages, so file pages are subtracted only once:
+/* Returns the leakable memory of all processes with shared pages counted once. Processes that map
+ * the same libraries and data files share their pages, so file pages are subtracted only once:
  * those of the process with the most file pages. */
 static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
                                    size_t n)

@@ -57,7 +57,7 @@ struct run_entity {
     uint64_t last_ns;
     uint64_t peak_bytes;     /* peak of signal 0; for a process, the larger of VmHWM and RSS */
     uint64_t gpu_peak_bytes; /* processes only: peak of the memory on all GPUs */
-    /* one series per signal; NULL if the signal was never read or is not kept */
+    /* one series per signal; NULL if the signal was never read or is not stored */
     struct series *signal[SAMPLE_FIELDS_MAX];
     void *observed; /* data of the observer; see run_observer.forget */
 };
@@ -304,7 +304,7 @@ bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
 /* Sets *RET to the newest value of FIELD of E. Returns false if there is none. */
 bool run_value(const struct run_entity *e, unsigned field, uint64_t *ret);
 /* Returns the living process with this pid, or else the process with this pid that died last; NULL
- * if none is kept. */
+ * if the run has neither. */
 struct run_entity *run_find_pid(const struct run *run, int32_t pid);
 struct run_entity *run_find(const struct run *run, enum run_kind kind,
                             uint32_t id); /* finds a living entity; NULL if there is none */

@@ -30,7 +30,7 @@ struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, ui
         .to_ns = to_ns};
 }
 
-/* One list of values. All columns have the same times. */
+/* One column of the result: a list of values. All columns have the same times. */
 struct samples_column {
     const char *key;
     const struct series *series;

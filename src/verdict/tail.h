@@ -30,24 +30,26 @@ struct tail {
  * a table) and, if the buffer is full, the oldest one. The newest reading is always held back. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
-/* Returns true if the oldest held reading must be passed on before a reading at T_NS is added. */
+/* Returns true if the oldest reading that is held back must be passed on before a reading at T_NS
+ * is added. */
 bool tail_is_due(const struct tail *tail, int64_t t_ns);
 
-/* Passes the oldest held reading on to V, if there is one. */
+/* Passes on to V the oldest reading that is held back, if there is one. */
 void tail_feed(struct tail *tail, struct verdict_series *v);
 
-/* Passes all held readings on to V. A mark shows that the process was alive after those readings.
- * Call this before verdict_mark. */
+/* Passes on to V all readings that are held back. A mark shows that the process was alive after
+ * those readings. Call this before verdict_mark. */
 void tail_release(struct tail *tail, struct verdict_series *v);
 
-/* Drops the held readings of a process that has exited, but at most half of all its readings. */
+/* Drops the readings that are held back, because the process has exited, but at most half of all
+ * readings of the process. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* Handles the end of a table, at which the process may have exited. If the held readings end in a
- * fall (all below the readings of the TAIL_S before, the last by more than 5 %), the fall is the
- * exit and is dropped. All other readings are passed on. The last TAIL_FED readings that were
- * passed on earlier are included in the comparison. */
+/* Handles the end of a table, at which the process may have exited. If the readings that are held
+ * back end in a fall (all below the readings of the TAIL_S before, the last by more than 5 %), the
+ * fall is the exit and is dropped. All other readings are passed on. The last TAIL_FED readings
+ * that were passed on earlier are included in the comparison. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
-/* Returns true if tail_end would drop all held readings. */
+/* Returns true if tail_end would drop all readings that are held back. */
 bool tail_all_falls(const struct tail *tail);

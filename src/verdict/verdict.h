@@ -295,9 +295,9 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 
 /* Revises RESIDENT, the verdict on the resident memory of a process, using LIVE, the verdict on its
  * live heap. Undecided growth becomes a leak if the live heap leaks and explains most of it. Level
- * memory becomes a leak if the live heap grew by an amount that is large compared with it, into
- * memory that was already resident. Otherwise RESIDENT stays as it is, because memory outside the
- * live heap (small Python objects, mappings) may leak as well. */
+ * memory becomes a leak if the live heap grew, by a large fraction of this memory, into memory that
+ * was already resident. Otherwise RESIDENT stays as it is, because memory outside the live heap
+ * (small Python objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Changes R, a leak of V, from leaking to stepping if most of the growth occurred at evaluations,

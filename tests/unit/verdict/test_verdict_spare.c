@@ -27,8 +27,8 @@ static void read_step(struct verdict_series *s, uint64_t step, uint64_t bytes)
         verdict_mark(s, t + 1, &epoch);
 }
 
-/* Memory grows in jumps that are too rare to form a shape, as when an allocator takes another
- * chunk. */
+/* Memory grows in jumps that are too rare for a straight line or a curve to fit, as when an
+ * allocator maps another chunk. */
 static uint64_t jumps(uint64_t step)
 {
     return (step > 50 ? 14 : 0) * MB + (step > 95 ? 23 : 0) * MB + (step > 118 ? 16 : 0) * MB +
