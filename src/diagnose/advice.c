@@ -45,8 +45,8 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
 #define SITE(h) ((h)->site ? PLACE((h)->site) : "")
 
 /* Adds the effect of a fix. The growth rate of a call site includes only live memory. The allocator
- * also retains the holes between live blocks, so the fix may save up to the growth rate of the
- * process or GPU. */
+ * also retains the holes between live blocks, so the fix saves at least the growth rate of the call
+ * site and at most that of the process or GPU. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     bool is_on_gpu = h->id == HYPOTHESIS_GPU;
@@ -412,7 +412,8 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         const struct hypothesis *h = &ranked[i];
         bool is_first = i == 0 && h->word == POSSIBLE && h->share > 0;
         bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
-        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* no action is needed for mapped files */
+        /* mapped files need no action, so they are mentioned only as the first hypothesis */
+        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0)
             continue;
         if (is_worth && h->share >= least_share && !is_covered(q, &ranked[0], &l, h) &&
             !is_symptom(q, ranked, h) && !is_covered_by_fill(q, &ranked[0], h))

@@ -57,8 +57,8 @@ struct facts_verdict {
     int64_t ended_step; /* step at which growth ended */
     enum verdict_boundary ended_at;
     enum verdict_mark_kind event; /* if stepping, the kind of event at which memory grows */
-    bool is_limited; /* true if growth ends when a container with a maximum number of entries is
-                        full */
+    /* true if growth ends when a container with a maximum number of entries is full */
+    bool is_limited;
 };
 
 /* Returns true if WORD means that memory is flat or that its growth has ended. */
@@ -95,7 +95,7 @@ struct facts_moment {
     double live;     /* all live bytes */
     double malloc;   /* live bytes allocated by malloc */
     double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
-    double spare;    /* empty memory in Python's arenas in bytes, or NAN if not counted */
+    double spare;    /* bytes of empty memory in Python's arenas, or NAN if not counted */
     double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
     /* Change of malloc's live bytes, estimated from samples, between the allocator's nearest own
      * count and this moment. */
@@ -154,7 +154,7 @@ struct facts {
     /* The two moments that are compared: the first reading after training began, and the last one
      * before training ended or the process exited. */
     double start_s, now_s;
-    double begun_s; /* time at which training had begun; start_s is the first reading after it */
+    double begun_s; /* time by which training had begun; start_s is the first reading after it */
     /* Time at which the libraries had been loaded. Without marks, growth between this time and
      * begun_s is treated as start-up if it ended early. With marks, the two times are equal. */
     double loaded_s;

@@ -46,8 +46,8 @@ double main_at(const struct question *q, enum sample_process_field field, double
 double main_growth(const struct question *q, enum sample_process_field field);
 /* Returns the growth of the figure NAME of the main process between the two moments, or NAN. */
 double figure_growth(const struct question *q, const char *name);
-/* Returns the memory that can leak at T_S: resident memory without file cache, plus swap; or
- * NAN. */
+/* Returns the process's memory at T_S that can leak: resident memory without file cache, plus swap;
+ * or NAN. */
 double leakable_at(const struct question *q, double t_s);
 /* Return the minimum of leakable_at over the first half and over the second half of the compared
  * time. Unlike the values at the two moments, these minima exclude peaks. */

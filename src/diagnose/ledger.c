@@ -1,5 +1,5 @@
 /* The ledger divides RSS at each of the two moments into entries, the most certain first. Each
- * entry is limited to the RSS that the previous entries left. */
+ * entry is limited to the RSS that remains after the previous entries. */
 #include "diagnose/ledger.h"
 
 #include <math.h>
@@ -237,8 +237,8 @@ static double kept_pages(const struct facts *f, const struct moment *m, bool is_
     return positive(pages - inside);
 }
 
-/* Assigns memory retained by the allocator: from page counts if there is one for each moment, else
- * from the allocator's own count. */
+/* Assigns memory retained by the allocator: from page counts if the pages were counted for both
+ * moments, else from the allocator's own count. */
 static void take_retained(const struct facts *f, struct ledger *l, struct moment *start,
                           struct moment *now)
 {
@@ -303,9 +303,9 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
     }
 }
 
-/* Assigns unattributed memory to huge pages, up to their total size and total growth. The first
- * write to a huge page makes the whole page resident, although most of it may never be
- * allocated. */
+/* Assigns unattributed memory to huge pages, at most as much as the huge pages' total size and
+ * total growth. The first write to a huge page makes the whole page resident, although most of it
+ * may never be allocated. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);

@@ -48,9 +48,9 @@ struct ledger {
     size_t count;
     /* Attributed fraction of RSS growth, 0 to 1; NAN if RSS did not grow. */
     double named_growth_share;
-    /* True if RETAINED was measured by heap pages or by the allocator's own count. */
+    /* True if RETAINED was measured, by counting heap pages or by the allocator's own count. */
     bool knows_retained;
-    bool is_by_pages; /* true if RETAINED was measured by heap pages */
+    bool is_by_pages; /* true if RETAINED was measured by counting heap pages */
     struct ledger_scale {
         double start, growth, now;
     } scale; /* resident bytes per sampled byte; private to ledger.c */

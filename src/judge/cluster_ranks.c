@@ -17,7 +17,8 @@ static const double CONFIDENCE_MOST = 0.99;
  * rank may fill a cache that the others do not have. */
 static const double PEERS_CONFIDENCE = 0.9;
 
-/* The verdict on a rank, for the comparison with its peers, and the process that decided it. */
+/* The verdict on a rank, for the comparison with its peers, and the process that decided that
+ * verdict. */
 struct decider {
     struct judge_series *series; /* NULL if not judged */
     struct verdict_result result;

@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name, *label;
-    bool is_host; /* true if the figure is memory under the memory limit of the host */
+    bool is_host; /* true if the figure is memory that counts towards the host's memory limit */
 } known[] = {
     {"heap_live_bytes", "heap (live)", true},
     {"pinned_host_bytes", "pinned host memory", true},

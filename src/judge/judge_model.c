@@ -137,7 +137,7 @@ bool judge_evidence(const struct judge *j, const struct run_entity *p, struct mo
     return ret->resident.known;
 }
 
-/* Returns the growth at call sites in the later half of the run, in bytes/s. */
+/* Returns the growth rate at call sites in the later half of the run, in bytes/s. */
 static double sites_pace(const struct model_evidence *e)
 {
     return e->sites.known && e->sites.kept.seconds > 0

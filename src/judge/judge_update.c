@@ -15,8 +15,8 @@ bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
     return t_ns + JUST_DIED_S * NS_PER_S >= j->run->tick_ns;
 }
 
-/* Returns true if process P represents the job: it is alive, exited at the end of the job, or was
- * most of the job. */
+/* Returns true if process P represents the job: it is alive, exited at the end of the job, or lived
+ * for half of the run and held at least half of the job's peak memory. */
 static bool represents_job(const struct judge *j, const struct run_entity *p)
 {
     uint64_t run_ns = j->run->tick_ns - j->run->first_tick_ns;

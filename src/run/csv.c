@@ -379,8 +379,8 @@ static bool has_ended(const struct csv_run *c, const struct csv_group *g)
     return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
 }
 
-/* Passes the remaining marks to groups that have not ended. Reports the exit of groups that ended
- * before the table. */
+/* Passes the remaining marks to groups that last until the end of the table. Reports the exit of
+ * groups that end earlier. */
 static void end_table(struct csv_run *c)
 {
     for (size_t i = 0; i < c->count; i++) {

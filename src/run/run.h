@@ -146,7 +146,8 @@ struct run_observer {
 
 /* Properties of a run that was read from a table. */
 struct run_table {
-    /* true if run_read_csv has read the table; a group that ended before the table is dead */
+    /* true if run_read_csv has read the table; groups that end earlier than the table are then
+     * dead */
     bool is_rows;
     /* true for a recording that an earlier version of ebb made from a table; none of its processes
      * dies */

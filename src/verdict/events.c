@@ -14,7 +14,7 @@ enum { EPOCHS_WHILE_RUNNING = 4 };
 /* With fewer jumps than this, each jump must exceed the noise by a larger factor, because noise
  * alone easily produces two jumps. */
 enum { FEW_JUMPS = 3 };
-enum { SEEN_AFTER = 3 }; /* number of step ends that must follow an event before it is used */
+enum { SEEN_AFTER = 3 }; /* an event is used once this many step ends have followed it */
 /* Thresholds on the mean number of readings between two events. Below READINGS_APART, events are
  * close together: the single reading next to an event is used instead of the lowest of several, and
  * more events and at least READINGS_IF_CLOSE readings in total are required. Below READINGS_CLOSE,
@@ -51,8 +51,9 @@ struct sides {
     double before, after;
 };
 
-/* Returns the baseline on both sides of event E. Memory that is freed within a few step ends after
- * the event is not treated as added. A fall of at most RISE_OVER_NOISE times NOISE is ignored. */
+/* Returns the baseline on both sides of event E. Memory that is freed by the first few step ends
+ * after the event is not treated as added. A fall of at most RISE_OVER_NOISE times NOISE is
+ * ignored. */
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
@@ -64,7 +65,8 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
 /* Returns the number of bytes that an event added to the baseline. If the level before the event is
  * below AFTER_PREVIOUS, the level after the previous event of the same kind, only growth above
  * AFTER_PREVIOUS is treated as added: a program may release memory shortly before an event and
- * allocate it again afterwards, like a data loader that is empty at the end of an epoch. */
+ * allocate it again afterwards, for example a data loader whose queue is empty at the end of an
+ * epoch. */
 static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
@@ -165,9 +167,9 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* Returns true if enough of the N jumps, including the last one, exceed the noise. Enough is 80 %
- * of the jumps or, if N >= 4, all but one. Because readings may have no noise, a jump must also
- * exceed the fraction RISE_OVER_MEAN of MEAN. */
+/* Returns true if enough of the N jumps, including the last one, exceed the noise. At least 80 % of
+ * the jumps or, if N >= 4, all but one are enough. Because readings may have no noise, a jump must
+ * also exceed the fraction RISE_OVER_MEAN of MEAN. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;

@@ -215,8 +215,8 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
-        /* a process that has more than doubled was still starting up, so the percentage is left
-         * out */
+        /* if memory has more than doubled, the process was still starting up, so the percentage is
+         * left out */
         if (v[2] > 1)
             return snprintf(
                 out, size, "memory has grown again for only %s, which is too short a time to judge",

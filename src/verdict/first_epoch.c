@@ -85,7 +85,7 @@ struct after {
     struct view w;
     struct shape s;
     double epoch, beyond;   /* length of the epoch, and of the time since its end, in units of x */
-    double slope_in, since; /* slope of the baseline within the epoch, and growth since the epoch */
+    double slope_in, since; /* slope of the baseline within the epoch, and growth since its end */
     double expected;        /* growth since the end of the epoch that the epoch's rate predicts */
 };
 
@@ -180,8 +180,8 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
 {
     const struct shape *s = &a->s;
     double pace = after_pace(a), elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
-    /* Small growth is a leak only if it is a straight line. Growth much slower than in the epoch is
-     * a leak only if it is a straight line for at least another epoch. */
+    /* Small growth is a leak only if it is a straight line. Growth that is much slower than in the
+     * epoch is a leak only if it remains a straight line for at least another epoch. */
     bool little = a->since <= j->v->options.material_fraction * s->floor_first;
     bool plain = !s->chunky && s->sep.bic_line < fmin(s->sep.bic_power, s->sep.bic_end) + 2;
     bool own = is_separate_rise(j, a);
@@ -216,7 +216,8 @@ static bool is_early(const struct judging *j, const struct after *a)
         return true;
     if (!a->s.rising && too_soon(j, a))
         return true;
-    return a->w.n < STEADY_POINTS && continues; /* the series is a table with few rows */
+    /* only a table by step can have so few readings here */
+    return a->w.n < STEADY_POINTS && continues;
 }
 
 /* Adds the reason why growth after the epoch is not judged as a leak yet. K holds the shape of that

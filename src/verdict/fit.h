@@ -8,7 +8,7 @@
 enum { FIT_MAX = 128 }; /* largest number of points in a fit */
 /* Prefix sums of x and y, which give the line through any window in O(1). */
 struct fit_sums {
-    double x0, y0; /* subtracted from all points before summing, for precision */
+    double x0, y0; /* offsets subtracted from all points before summing, for precision */
     double sx[FIT_MAX + 1], sy[FIT_MAX + 1], sxx[FIT_MAX + 1], sxy[FIT_MAX + 1], syy[FIT_MAX + 1];
 };
 

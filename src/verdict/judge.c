@@ -122,8 +122,8 @@ static void note_input(struct judging *j)
         judging_add_evidence(j->r, VERDICT_SAID_BACKWARDS, (double)v->clock.dropped_back, 0, 0, 0);
 }
 
-/* Returns true if steps are used as the x axis: there are enough of them, and they have not
- * stopped. */
+/* Returns true if steps are used as the x axis: there are enough of them, and the last one is
+ * recent. */
 bool judging_use_steps(const struct verdict_series *v)
 {
     double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;

@@ -84,7 +84,7 @@ bool judge_same_baseline(const struct view *w, double counts, double slope);
 /* Returns true if the straight part of the view is large, significant, ongoing, and above
  * earlier levels. */
 bool judge_is_rise(const struct judging *j);
-/* Returns the x at which a late rise will be judged, or 0 if it can be judged now. */
+/* Returns the x at which a rise that began late will be judged, or 0 if it can be judged now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
 /* Judges a job that is over and has no known epoch end. Returns true if growth lasted until the end

@@ -18,8 +18,8 @@ static const double KNOT_LATE = 0.7;
 static const double KNOT_LAST = 0.35;
 /* Fraction of the epoch's readings that is skipped as start-up. */
 static const double KNOT_SKIPPED = 0.25;
-/* Largest root mean square of the residuals, as a fraction of the rise. Rougher growth may be a
- * cache that fills in steps. */
+/* Largest root mean square of the residuals, as a fraction of the rise. Rougher growth may be that
+ * of a cache that fills in jumps. */
 static const double KNOT_ROUGHNESS = 0.04;
 static const double KNOT_PART = 0.9; /* fraction of the window that a single rise must cover */
 /* Growth is not tested before this fraction of a second epoch has passed. */

@@ -38,7 +38,8 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
         r->growth_ended.at = VERDICT_AT_STEP;
     if (j->w.by_step) {
         r->growth_ended.has_step = true;
-        at = round(at); /* rounded here, so that the evidence sentence prints the same number */
+        /* AT is rounded, so that the evidence sentence and the result contain the same step */
+        at = round(at);
         r->growth_ended.step = judging_step(at);
         if (!v->step_only && j->w.seconds_per_x > 0) {
             r->growth_ended.has_t = true;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
-/* Fraction of the growth of resident memory that the live heap must explain. */
+/* The live heap must explain at least this fraction of the growth of resident memory. */
 static const double SHARE = 0.5;
 /* A leak of resident memory is judged as stepping if the live heap is stepping and grows at this
  * fraction of resident memory's rate or more. */

@@ -9,7 +9,7 @@ enum { FIGURES = 6 };
 static const double MIN_CONFIDENCE = 0.95; /* required confidence of the verdict on the live heap */
 /* Largest growth rate of the live heap, as a fraction of the growth rate of resident memory. */
 static const double LIVE_RATE_MOST = 0.2;
-/* Fraction of the growth that live and free heap memory must explain together. */
+/* Live and free heap memory together must explain at least this fraction of the growth. */
 static const double EXPLAINED = 0.7;
 /* Highest confidence, because the free heap may go on growing. */
 static const double CONFIDENCE = 0.7;

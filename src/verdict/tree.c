@@ -90,7 +90,7 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
 }
 
 /* Returns true if a process is excluded from the tree's verdict: a small undecided process, or a
- * worker that will be replaced, which then releases its memory. */
+ * worker that will be replaced and will then release its memory. */
 static bool is_left_out(const struct verdict_member *m, bool is_little)
 {
     return m->is_replacement ||
@@ -113,8 +113,8 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* Returns the index of the process that decides: the worst process alive that is not excluded, or
- * else the worst one alive; N if no process is alive. */
+/* Returns the index of the process that decides the verdict: the worst process alive that is not
+ * excluded, or else the worst one alive; N if no process is alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
     size_t counted = n, any = n;
@@ -157,9 +157,9 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole tree may grow although no process does, by shared memory or by a growing number of
-     * processes. If a process grows, the verdict on that process shows best whether growth occurs
-     * at events. */
+    /* The whole tree may grow although no process does, because of shared memory or of a growing
+     * number of processes. If a process grows, the verdict on that process shows best whether
+     * growth occurs at events. */
     if (whole && verdict_word_severity(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;

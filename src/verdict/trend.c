@@ -12,7 +12,7 @@ enum { SLOTS_AT_LEAST = 6 };
  * baseline. */
 static const double TRUST = 0.005;
 static const double RESOLUTION = 1e-4;
-/* Upper bound on log evidence, which is practical certainty. */
+/* Upper bound on log evidence; at this value, the evidence is practically certain. */
 static const double EVIDENCE_MOST = 30;
 
 /* Returns the growth rate in the last PART of the window relative to the mean growth rate. */

@@ -157,10 +157,10 @@ const char *verdict_boundary_name(enum verdict_boundary at);
  * at each code lists its values. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
-    VERDICT_SAID_EMPTY,    /* value[] is unused */
-    VERDICT_SAID_FEW,      /* value[]: number of samples, number required */
-    VERDICT_SAID_BASELINE, /* value[]: baseline at the start and now in bytes, growth as a fraction
-                              of the baseline */
+    VERDICT_SAID_EMPTY, /* value[] is unused */
+    VERDICT_SAID_FEW,   /* value[]: number of samples, number required */
+    /* value[]: baseline at the start and now in bytes, growth as a fraction of the baseline */
+    VERDICT_SAID_BASELINE,
     VERDICT_SAID_FLAT,  /* value[]: residual growth in bytes, length of the flat stretch, by_step */
     VERDICT_SAID_ENDED, /* value[]: x at which growth ended, by_step, boundary, growth in bytes */
     /* value[]: residual slope per minute or step, by_step, growth since then in bytes */

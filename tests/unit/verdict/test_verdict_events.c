@@ -12,7 +12,7 @@
 
 struct program {
     uint64_t steps, pass, eval_every; /* eval_every is 0 if there are no evaluations */
-    unsigned reads;                   /* number of steps, 0.15 s each, per reading */
+    unsigned reads; /* number of steps, of 0.15 s each, from one reading to the next */
     uint64_t (*bytes)(uint64_t step);
 };
 
@@ -85,7 +85,8 @@ static uint64_t one_is_large(uint64_t step)
     return at_evaluations(step) + (step > 80 ? 64 * MB : 0);
 }
 
-/* Each evaluation adds 100 KB, except the fifth and sixth, which add 30 MB, without noise. */
+/* There is no noise. Each evaluation adds 100 KB, except the fifth and sixth, which add 30 MB
+ * each. */
 static uint64_t two_and_crumbs(uint64_t step)
 {
     uint64_t n = (step - 1) / 20;

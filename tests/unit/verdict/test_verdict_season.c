@@ -1,4 +1,4 @@
-/* Tests a sawtooth that repeats each epoch, whose baseline may rise, and series that end in a
+/* Tests a sawtooth that repeats each epoch and may have a rising baseline, and series that end in a
  * spike. */
 #include <setjmp.h>
 #include <stdarg.h>
