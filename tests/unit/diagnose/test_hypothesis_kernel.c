@@ -207,7 +207,7 @@ static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **stat
     expect(HYPOTHESIS_GPU_FRAGMENTS, RULED_OUT);
 }
 
-static void gpu_leak_is_not_called_fragmentation_if_reserved_memory_grows(void **state)
+static void gpu_leak_with_growing_reserved_memory_is_not_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_LEAKING, MIB(700), MIB(3000));
@@ -285,7 +285,7 @@ int main(void)
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
         T(growth_of_unused_reserved_gpu_memory_means_fragmentation),
         T(reserved_gpu_memory_that_was_in_use_is_not_fragmentation),
-        T(gpu_leak_is_not_called_fragmentation_if_reserved_memory_grows),
+        T(gpu_leak_with_growing_reserved_memory_is_not_fragmentation),
         T(constant_gpu_memory_of_a_leaking_job_rules_out_gpu_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

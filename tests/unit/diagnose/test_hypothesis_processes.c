@@ -124,7 +124,7 @@ static void copy_on_write_is_unlikely_if_a_worker_leaks(void **state)
 }
 
 /* A new worker writes to its stack, its heap and its first batch. */
-static void small_unshared_growth_after_a_fork_is_not_called_copy_on_write(void **state)
+static void small_unshared_growth_after_a_fork_is_not_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -203,7 +203,7 @@ int main(void)
         T(growing_unique_memory_with_flat_rss_means_copy_on_write),
         T(copy_on_write_comes_after_no_growth_if_the_job_is_flat),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
-        T(small_unshared_growth_after_a_fork_is_not_called_copy_on_write),
+        T(small_unshared_growth_after_a_fork_is_not_copy_on_write),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
         T(growing_call_sites_in_the_compiler_mean_recompilation),
         T(growing_call_site_in_compiled_code_is_not_recompilation),

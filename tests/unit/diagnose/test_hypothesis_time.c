@@ -155,7 +155,7 @@ static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 }
 
 /* Growth of free memory is due to fragmentation or to an earlier, longer batch. */
-static void growth_of_free_memory_in_the_first_epoch_is_not_called_a_cache(void **state)
+static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -352,7 +352,7 @@ static void growth_between_evaluations_is_not_explained_by_evaluations(void **st
 }
 
 /* The garbage collector frees memory of evaluations, and the allocator retains it. */
-static void growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes(void **state)
+static void growing_rss_with_flat_live_heap_is_diagnosed_as_eval_spikes(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -365,7 +365,7 @@ static void growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes(void *
 
 /* Only the last evaluations raise resident memory, so the baselines of the two halves of the run do
  * not differ. The live heap shows that these evaluations freed their memory. */
-static void memory_freed_after_evaluations_is_not_called_growth_at_events(void **state)
+static void memory_freed_after_evaluations_is_not_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -437,7 +437,7 @@ int main(void)
         T(data_load_cannot_be_tested_without_marks),
         T(growth_that_ends_with_the_first_epoch_is_called_a_cache),
         T(late_writes_to_a_buffer_are_diagnosed_as_first_touch),
-        T(growth_of_free_memory_in_the_first_epoch_is_not_called_a_cache),
+        T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
         T(growth_of_mostly_free_heap_memory_is_not_called_a_cache),
         T(cache_is_ruled_out_if_growth_outlasts_the_first_epoch),
         T(cache_is_unlikely_if_growth_ends_long_after_the_first_epoch),
@@ -454,8 +454,8 @@ int main(void)
         T(rise_at_each_evaluation_is_diagnosed_as_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),
-        T(growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes),
-        T(memory_freed_after_evaluations_is_not_called_growth_at_events),
+        T(growing_rss_with_flat_live_heap_is_diagnosed_as_eval_spikes),
+        T(memory_freed_after_evaluations_is_not_growth_at_events),
         T(free_memory_left_by_evaluations_does_not_hide_their_spikes),
         T(live_heap_jumps_at_evaluations_are_called_growth_at_events),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),

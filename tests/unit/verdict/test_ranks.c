@@ -101,7 +101,7 @@ static void two_ranks_are_too_few_for_a_comparison(void **state)
     assert_true(probability(&g, 1) <= 0);
 }
 
-static void leak_probability_of_a_growing_rank_rises_with_more_flat_ranks(void **state)
+static void leak_probability_of_growing_rank_rises_with_more_flat_ranks(void **state)
 {
     double before = 0;
     (void)state;
@@ -226,7 +226,7 @@ int main(void)
         cmocka_unit_test(equal_growth_of_all_ranks_is_not_evidence_of_a_leak),
         cmocka_unit_test(uncertain_growth_of_one_rank_among_flat_ones_is_not_a_leak),
         cmocka_unit_test(two_ranks_are_too_few_for_a_comparison),
-        cmocka_unit_test(leak_probability_of_a_growing_rank_rises_with_more_flat_ranks),
+        cmocka_unit_test(leak_probability_of_growing_rank_rises_with_more_flat_ranks),
         cmocka_unit_test(growing_rank_still_differs_if_a_flat_rank_is_added),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_order_of_ranks),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_unit_of_bytes),
