@@ -143,7 +143,7 @@ int claim_ask(int32_t pid, uint64_t start_ticks, enum claim_request request, uin
         r = -ETIMEDOUT;
     ssize_t n = r == 0 ? recv(fd, ret, CLAIM_TEXT_MAX - 1, MSG_DONTWAIT) : 0;
     if (r == 0 && n <= 0)
-        r = -EPERM; /* the other ebb closed the connection */
+        r = -EPERM; /* the other ebb closed the connection without an answer */
     if (r == 0)
         ret[n] = '\0';
     if (fd >= 0)

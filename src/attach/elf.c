@@ -19,8 +19,8 @@ struct gnu_hash {
     uint32_t bucket_count, first_symbol, bloom_count, bloom_shift;
 };
 
-/* Extends the module's range by a segment. If the segment is writable, also stores the unused bytes
- * after it. */
+/* Extends the module's range by a segment. If the segment is writable, also stores the range of
+ * unused bytes between the segment's end and the end of its last page. */
 static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t page_bytes)
 {
     uint64_t end = m->bias + p->p_vaddr + p->p_memsz;
@@ -85,7 +85,7 @@ int elf_module_read(int mem_fd, uint64_t address, uint64_t page_bytes, struct el
     if (!attach_read(mem_fd, address + h.e_phoff, p, h.e_phnum * sizeof *p))
         return -EIO;
     for (size_t i = 0; i < h.e_phnum; i++) {
-        if (p[i].p_type == PT_LOAD && !is_biased) { /* the first segment contains the headers */
+        if (p[i].p_type == PT_LOAD && !is_biased) { /* this segment has the ELF header */
             m.bias = address - (p[i].p_vaddr - p[i].p_vaddr % page_bytes);
             is_biased = true;
         }
@@ -144,7 +144,7 @@ bool elf_module_symbol(const struct elf_module *m, const char *name, uint64_t *r
             return false;
         if ((chain | 1) == (hash | 1) && is_symbol(m, index, name, ret_address))
             return true;
-        if (chain & 1) /* the last symbol of the bucket */
+        if (chain & 1) /* this symbol is the last one of its bucket */
             return false;
     }
     return false;

@@ -8,7 +8,7 @@
 
 struct elf_module {
     int mem_fd;
-    uint64_t bias;       /* difference between an address in memory and in the file */
+    uint64_t bias;       /* an address in memory minus the corresponding address in the file */
     uint64_t start, end; /* the range of addresses that the module occupies */
     uint64_t symbols, names, hash;
     uint64_t names_bytes;

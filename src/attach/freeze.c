@@ -74,8 +74,9 @@ static int seize_all(struct frozen *f)
     return n < 0 ? -ESRCH : found;
 }
 
-/* Updates T if its thread has stopped or exited. A thread may stop for a signal before it stops for
- * ebb's PTRACE_INTERRUPT. T then stores the signal, so that let_go can deliver it. */
+/* Updates T if its thread has stopped or exited. A thread that is about to receive a signal may
+ * stop for that signal before it stops for ebb's PTRACE_INTERRUPT. T then stores the signal, so
+ * that let_go can deliver it. */
 static void take_stop(struct frozen_thread *t)
 {
     int status;
@@ -128,8 +129,8 @@ static void let_go(struct frozen *f)
             ptrace(PTRACE_DETACH, f->threads[i].tid, NULL, (void *)(intptr_t)f->threads[i].signal);
 }
 
-/* Seizes and stops all threads. A running thread may start new threads meanwhile, so rounds are
- * repeated until one finds no new thread. */
+/* Seizes and stops all threads. A thread that still runs may start new threads meanwhile, so rounds
+ * are repeated until a round finds no new thread. */
 static int freeze(struct frozen *f, uint64_t most_ns)
 {
     size_t first = 0;
@@ -156,8 +157,8 @@ static _Noreturn void freeze_child(int result_fd, int task_fd, uint64_t most_ns,
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);
     signal(SIGCHLD, SIG_DFL);
-    /* With real-time priority the pause stays short on a busy machine. Without the privilege for
-     * it, the call fails and the priority stays normal. */
+    /* With real-time priority the pause is short even on a busy machine. If ebb lacks the privilege
+     * to change its priority, the call fails and the priority stays normal. */
     (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1});
     struct freeze_result result = {.r = freeze(&f, most_ns)};
     if (result.r == 0)

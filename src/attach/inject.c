@@ -1,5 +1,5 @@
-/* Writes a request into the memory of a stopped process: into its queue of pending calls or, from
- * Python 3.14 on, into its buffer for PEP 768. */
+/* Writes a request to run a script into the memory of a stopped Python process: into the
+ * interpreter's queue of pending calls or, from Python 3.14 on, into its buffer for PEP 768. */
 #include "attach/inject.h"
 
 #include <ctype.h>
@@ -79,8 +79,8 @@ static int queue_put(void *user)
     return 0;
 }
 
-/* Removes the entry, but only if it is the only one in the queue. The interpreter then finds an
- * empty queue and continues. */
+/* Removes the entry, but only if the queue has no other entry. The interpreter then finds an empty
+ * queue and continues. */
 static int queue_take_back(void *user)
 {
     const struct inject *i = user;

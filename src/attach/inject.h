@@ -21,8 +21,8 @@ struct inject {
     uint64_t pause_ns; /* how long the process was stopped */
 };
 
-/* Passes the script at PATH to the interpreter. Waits up to two seconds for an interpreter that is
- * starting, and up to ten for a queue that is in use or for threads that do not stop. Returns 0, or
+/* Passes the script at PATH to the interpreter. Waits up to two seconds if the interpreter is
+ * starting, and up to ten seconds if its queue is in use or its threads do not stop. Returns 0, or
  * -errno with a message; after an error, the process is unchanged. */
 int inject_script(const struct attach_target *t, const char *path, struct inject *ret,
                   struct err *err);

@@ -16,7 +16,7 @@ enum {
     MAPS_MAX = 64 << 20,
     THREADS_MAX = 1 << 16,
     RUNTIME_BYTES = 2048,     /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
-    SPARE_LEAST = 64,         /* minimum number of unused bytes that are worth remembering */
+    SPARE_LEAST = 64,         /* smallest range of unused bytes that is recorded, in bytes */
     RETRY_MS = 5,             /* time between two attempts */
     RETRY_S = 2,              /* time limit of all attempts */
     CALLS_TO_DO_BIT = 1 << 2, /* bit of eval_breaker, from 3.13 on */
@@ -78,7 +78,7 @@ static const struct entry_layout entry_layouts[] = {
      .last = 9868,
      .breaker = 24},
 };
-/* offset and value of a constant in the queue */
+/* offset of a constant in the queue, and the value that must be there */
 enum { QUEUE_MOST_3_13 = 2656, CALLS_MOST_3_13 = 32 };
 
 static const struct entry_layout *layout_of(uint32_t minor)
@@ -260,8 +260,8 @@ static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 
 /* ---- recognising ---- */
 
-/* Py_Version exists from 3.11 on. Python 3.9 and 3.10 are recognized by a function that the version
- * introduced. */
+/* Python 3.11 and later export Py_Version. Python 3.10 and 3.9 are each recognized by a function
+ * that was new in that version. */
 static uint32_t version_of(int fd, const struct elf_module *m)
 {
     uint64_t address;

@@ -22,7 +22,7 @@ enum interpreter_entry {
 struct interpreter_queue {
     uint64_t lock; /* address of the lock, which is a byte or a semaphore */
     bool is_lock_byte;
-    /* field that is nonzero while calls are made; 0 if this version has no such field */
+    /* field that is nonzero while pending calls run; 0 if this version has no such field */
     uint64_t busy;
     uint32_t busy_bytes; /* size of BUSY in bytes */
     /* address of an int, which is the number of pending calls or, in some versions, a flag */

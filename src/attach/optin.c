@@ -30,8 +30,8 @@ static int optin_connect(const struct attach_target *t, const char *path)
     if (r == 0 && (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
                    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0))
         r = -errno;
-    /* a process in another pid namespace may share this folder, and listen there under the same
-     * pid */
+    /* a process in another pid namespace may have the same pid, and may listen in this folder if
+     * the namespaces share it */
     if (r == 0 && (peer.pid != t->pid || peer.uid != t->uid || !attach_target_lives(t)))
         r = -ESRCH;
     if (r < 0 && fd >= 0)

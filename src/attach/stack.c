@@ -18,8 +18,9 @@
 enum {
     THREADS_MAX = 4096,
     FRAMES_MAX = 1000,
-    WALK_TRIES = 10,       /* maximum number of attempts to read a changing stack or thread list */
-    LINES_MAX = 128 << 10, /* longest line table in bytes */
+    WALK_TRIES =
+        10, /* maximum number of attempts to read a stack or a thread list that keeps changing */
+    LINES_MAX = 128 << 10, /* maximum length of a line table in bytes */
     NAME_MAX_CHARS = 256,
 };
 
@@ -29,7 +30,7 @@ struct stack_walk {
     int fd;
     uint64_t *threads; /* array of THREADS_MAX */
     size_t thread_count;
-    struct stack_frame *frames; /* array of FRAMES_MAX; the stack that was read last */
+    struct stack_frame *frames; /* array of FRAMES_MAX with the stack that was read last */
     size_t frame_count;
 };
 
@@ -91,7 +92,7 @@ static uint32_t read_line(const struct stack_walk *w, uint64_t code, uint32_t in
     return line;
 }
 
-/* The offset of the current instruction in bytes. */
+/* Returns the offset, in bytes, of the instruction at which the frame is. */
 static uint32_t read_instr(const struct stack_walk *w, uint64_t frame, uint64_t code)
 {
     const struct python_layout *l = &w->i->layout;
@@ -134,7 +135,7 @@ static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_
 }
 
 /* Reads the frames of THREAD. Returns true if all frames were read; *RET_OUTERMOST is the address
- * of the outermost. */
+ * of the outermost frame that was read. */
 static bool walk_thread(struct stack_walk *w, uint64_t thread, uint64_t *ret_outermost)
 {
     const struct python_layout *l = &w->i->layout;
@@ -170,8 +171,9 @@ static void about_thread(const struct stack_walk *w, uint64_t thread, struct sta
         text_fit(ret->name, sizeof ret->name, 16, comm, strcspn(comm, "\n"));
 }
 
-/* Reads the frames of THREAD until two readings agree on the outermost frame: a frame that is being
- * pushed or popped may seem to be the last one. */
+/* Reads the frames of THREAD until two attempts in a row find the same outermost frame. A single
+ * attempt is not enough, because a frame that is being pushed or popped may look like the outermost
+ * one. */
 static bool walk_patiently(struct stack_walk *w, uint64_t thread)
 {
     uint64_t outermost, before;

@@ -1,6 +1,6 @@
 /* Python stacks of a running process, read from its memory while it runs: the process is neither
- * stopped nor changed. A stack that changes during each of several readings is cut at its first
- * inconsistent frame. */
+ * stopped nor changed. If a stack changes during every attempt to read it, the result ends at the
+ * first inconsistent frame. */
 #pragma once
 
 #include <stdbool.h>

@@ -91,15 +91,15 @@ bool attach_target_sees(const struct attach_target *t, const char *path)
     if (stat(path, &a) < 0)
         return false;
     if (fstatat(t->root->proc_fd, theirs, &b, 0) < 0)
-        /* EACCES: ebb may not look into the root folder of the process. If the process has opted
-         * in, it reports a missing file itself, so the answer is yes for now. */
+        /* EACCES: ebb has no permission to enter the root folder of the process. A process that has
+         * opted in reports a missing file itself, so the result is true for such a process. */
         return t->optin[0] && errno == EACCES;
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /* ---- reasons to refuse ---- */
 
-/* The first number after "\nKEY:\t" in /proc/PID/status. */
+/* Gets the number that follows "KEY:" in the text of /proc/PID/status. */
 static bool status_number(const char *status, const char *key, uint64_t *ret)
 {
     char text[40];
@@ -108,7 +108,8 @@ static bool status_number(const char *status, const char *key, uint64_t *ret)
     return at && sscanf(at + strlen(text), "%" SCNu64, ret) == 1;
 }
 
-/* Number of seccomp filters; 1 if there are some and the kernel does not count them. */
+/* Returns the number of seccomp filters. If the kernel does not report their number, returns 1 for
+ * a process with filters and 0 for one without. */
 static uint64_t filter_count(const char *status)
 {
     uint64_t n = 0;

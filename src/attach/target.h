@@ -27,7 +27,7 @@ struct attach_target {
 
 enum attach_access {
     ATTACH_READ,  /* for `ebb stack` */
-    ATTACH_WRITE, /* refuses processes in which ebb's code would fail or do harm */
+    ATTACH_WRITE, /* for attaching; refuses processes in which ebb's code would fail or do harm */
 };
 
 /* Opens the process. Returns 0, or -errno with a message that names the remedy. */

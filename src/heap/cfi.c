@@ -209,7 +209,7 @@ static bool read_common(struct cfi_cursor c, struct common *ret)
     return !c.is_bad;
 }
 
-/* Finds the FDE to which the sorted table's last entry at or before IP refers. */
+/* Finds the FDE for IP: the sorted table's last entry at or before IP points to it. */
 static int find_entry(const struct cfi_section *s, uint64_t ip, uint64_t *ret)
 {
     struct cfi_cursor c = cfi_cursor_at(s, s->header);
@@ -279,7 +279,8 @@ static void set_cfa(struct machine *m, uint64_t reg, int64_t offset)
     m->row.cfa_offset = offset;
 }
 
-/* Advances the location. Returns true if the requested address lies before the new location. */
+/* Advances the location of the call frame program. Returns true if the requested address lies
+ * before the new location. */
 static bool advance(struct machine *m, uint64_t by)
 {
     uint64_t next = m->at + by * m->common->code_align;

@@ -12,7 +12,7 @@ enum {
     KEY_SHIFT = 56,
     KIND_MASK = 15,
     WINDOW_MS = 250,
-    WINDOW_REPORTS = 16, /* the clock is read only at every 16th report */
+    WINDOW_REPORTS = 16, /* only one report in 16 reads the clock */
 };
 
 const void *gpu_key(const void *p, unsigned gpu)

@@ -1,7 +1,7 @@
 /* Records blocks of GPU memory that PyTorch's caching allocators report. A GPU block goes through
  * the sampler, the stacks and the live samples like a block of host memory, with the GPU as its
- * outermost frame. The allocator holds its lock while it calls this code, so nothing here calls
- * CUDA or Python, or blocks. */
+ * outermost frame. The allocator holds its lock while it calls this code, which therefore never
+ * waits and never calls CUDA or Python. */
 #pragma once
 
 #include "heap/heap.h"

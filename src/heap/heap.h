@@ -12,13 +12,13 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* For variables on the hot path, which are then addressed without the GOT. */
+/* Attribute of variables on the hot path: the code addresses them without the GOT. */
 #define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
 /* Per-thread state in initial-exec TLS. All zeros is a valid state, and the state stays valid after
  * the thread's destructors have run. */
 struct heap_thread {
-    /* bytes until the next sample; below 0, the slow path decides whether to sample */
+    /* bytes until the next sample; once it is below 0, the slow path decides whether to sample */
     int64_t countdown;
     int64_t drawn;   /* initial value of the countdown */
     uint64_t random; /* state of the random number generator, or 0 before it is seeded */
@@ -47,7 +47,7 @@ struct heap_process {
     bool wants_python_small;
     /* pid of ebb; direct children of ebb create their table when they start */
     uint64_t parent;
-    /* Number of ebb's seccomp filters; a process with more filters is sandboxed. */
+    /* Number of seccomp filters of ebb itself; a process with more filters is sandboxed. */
     uint64_t filters;
     /* 1 once the job has set up a sandbox; the library then makes no system calls. */
     _Atomic(uint32_t) is_confined;
@@ -71,8 +71,9 @@ uint64_t heap_clock_ns(void);
 /* Reserves N consecutive numbers from the counter *USED and sets *RET to the first. If fewer than N
  * numbers below END are left, returns false and reserves nothing. */
 bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
-/* Takes a lock that is held for microseconds only; store 0 to release it. Returns false if another
- * thread still holds the lock after SPINS checks, which means that the thread was preempted. */
+/* Takes a lock that is held for microseconds only; to release the lock, store 0. Returns false if
+ * another thread still holds the lock after SPINS checks, which means that this other thread was
+ * preempted. */
 static inline bool heap_spin(_Atomic(uint32_t) *lock, int spins)
 {
     for (int i = 0; i < spins; i++) {

@@ -37,7 +37,7 @@ struct hooks_real {
 extern struct hooks_real hooks_real HEAP_HIDDEN;
 
 /* Looks up the wrapped functions, once. Returns false if a look-up is in progress, further up this
- * thread's stack or in another thread. This thread does not wait for it, because waiting could
+ * thread's stack or in another thread. Does not wait for the other thread, because waiting could
  * deadlock on the dynamic linker's lock. */
 bool hooks_resolve(void);
 /* Like hooks_resolve, but calls FIND to look up each name. */

@@ -107,7 +107,7 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
 static __attribute__((constructor)) void find_reports_at_start(void)
 {
     bool is_behind = false;
-    /* the calls of other libraries do not reach a library that was loaded late */
+    /* in a library that was loaded late, the hook is not reached by calls from other libraries */
     if (!modules_is_late())
         dl_iterate_phdr(find_behind_us, &is_behind);
     HEAP_STORE_RELEASE(has_started, 1);

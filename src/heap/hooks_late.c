@@ -37,11 +37,11 @@ HOOK const char *ebb_heap_attach(const char *socket, uint64_t interval, uint64_t
 HOOK int ebb_heap_attach_python(void);
 /* Hooks modules that were loaded since the last call. */
 HOOK void ebb_heap_refresh(void);
-/* Undo ebb_heap_attach_python and ebb_heap_attach. Each returns 1, or 0 if something could not be
- * undone yet; it may then be called again. */
+/* ebb_heap_detach_python undoes ebb_heap_attach_python, and ebb_heap_detach undoes ebb_heap_attach.
+ * Each returns 1, or 0 if something could not be undone yet; it may then be called again. */
 HOOK int ebb_heap_detach_python(void);
 HOOK int ebb_heap_detach(void);
-/* Number of slots that were changed by the last call of any of these functions. */
+/* Number of slots that the last call of any function above has changed. */
 HOOK uint32_t ebb_heap_slots(void);
 
 /* ---- the hooks and their real functions ---- */

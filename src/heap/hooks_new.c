@@ -1,7 +1,8 @@
 /* Hooks for operator new and delete of C++, under their mangled names. Most implementations call
- * malloc, which is hooked. The implementations of some allocators never call malloc, or only for
- * some sizes. The countdown shows which is the case: a hooked malloc subtracts the bytes from the
- * countdown. Bytes that were not subtracted are counted here, so that nothing is counted twice. */
+ * malloc, which is hooked. The operators of some allocators never call malloc, or call it only for
+ * some sizes. The countdown shows whether malloc was called, because a hooked malloc subtracts the
+ * bytes from the countdown. Bytes that were not subtracted are counted here, so that nothing is
+ * counted twice. */
 #include "heap/hooks.h"
 
 #include <errno.h>

@@ -233,8 +233,8 @@ static void close_fd(int fd)
     syscall(SYS_close, fd);
 }
 
-/* Moves FD above the standard streams. If one of the job's standard streams is closed, FD may have
- * the number of that stream, and output of the job would go into FD. */
+/* Moves FD above the standard streams. If the job has closed one of its standard streams, FD may
+ * have that stream's number, and the job's output would go into FD. */
 static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
@@ -529,7 +529,8 @@ static bool wait_for_sections(void)
     return false;
 }
 
-/* Changes the state while no other thread creates a table. */
+/* Turns profiling off while holding the lock, so that no other thread is creating a table at that
+ * moment. Returns false if the lock was not released in time. */
 static bool turn_off(void)
 {
     for (int tries = 0; !lock_page(); tries++) {

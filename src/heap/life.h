@@ -11,7 +11,8 @@
  * python=0|1, filters=N, parent=PID. Unknown or invalid words are ignored. Returns false if the
  * process is not to be profiled. */
 bool life_settings(const char *heap, const char *socket, struct heap_process *ret);
-/* Returns the number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
+/* Returns the number of seccomp filters according to /proc/self/status. Older kernels do not report
+ * the number; the result is then 1 if there are filters, else 0. */
 uint64_t life_filters(const char *status);
 /* Decides once whether this process is profiled. The decision is made at the first allocation after
  * the environment has become available, which may be in another library's constructor, and at the

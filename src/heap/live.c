@@ -7,7 +7,8 @@
 enum {
     PAGE = 4096,
     ENTRY_MASK = 0xffff, /* bits of a cell that hold the entry's number + 1 */
-    TURN_SHIFT = 4,      /* number of bits below the turn in kind_turn */
+    TURN_SHIFT =
+        4, /* position of the lowest bit of the turn in kind_turn; the kind is in the bits below */
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
     /* From this number of live samples on, live_thin makes room. */
@@ -192,8 +193,8 @@ static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uin
     return NULL;
 }
 
-/* Removes P from the index, after which its entry belongs to the caller alone. Returns NONE if P
- * is not in the index. */
+/* Removes P from the index. Afterwards only the caller uses P's entry. Returns NONE if P is not in
+ * the index. */
 static uint32_t claim(struct heap_table *t, uintptr_t p)
 {
     for (;;) {
@@ -275,7 +276,7 @@ bool live_find(const void *p, struct live_sample *ret)
 }
 
 /* Keeps or removes one sample while the table is being thinned. If another thread replaces the
- * sample in this entry at the same time, the new sample is treated as the old one. */
+ * sample in this entry at the same time, the new sample is treated as if it were the old one. */
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];
@@ -313,7 +314,7 @@ void live_thin(uint64_t *random)
     atomic_store(&is_thinning, 0);
 }
 
-/* Adds a sample for the LEN bytes at P that remain of the mapping WHOLE. */
+/* Adds a sample for the LEN bytes at P, which are the rest of the mapping WHOLE. */
 static void keep_part(uintptr_t p, uint64_t len, const struct live_sample *whole)
 {
     struct live_sample part = *whole;

@@ -16,7 +16,7 @@ enum phase {
     ABSENT,  /* the interpreter was not found, perhaps not loaded yet */
     FOUND,   /* the symbols are known, but the interpreter is not initialised yet */
     CHECK,   /* the layout will be trusted after one stack has been walked with it */
-    SETTLED, /* the result is in verdict */
+    SETTLED, /* the result is in the variable `verdict` */
 };
 enum {
     CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */
@@ -298,7 +298,8 @@ static void recognise(void)
 
 static void verify_layout(void)
 {
-    /* A read that checks its address needs a system call, which may kill a sandboxed process. */
+    /* A read that checks its address needs a system call, and a sandbox may kill the process for
+     * that system call. */
     if (HEAP_LOAD(heap_process.is_confined)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;

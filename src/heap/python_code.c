@@ -169,8 +169,8 @@ static uint64_t hash_text_end(uint64_t hash, uintptr_t text, const struct python
 }
 
 /* Returns a hash that distinguishes code objects that had the same address at different times. It
- * covers the first line, the addresses of the line table and the names, and the ends of the names,
- * but not the whole code object. */
+ * covers the number of the first line, the address of the line table, and the address, length and
+ * last bytes of the file's path and of the name, but not the whole code object. */
 static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
                           const struct python_symbols *symbols)
 {

@@ -17,7 +17,7 @@
 #define FRAME_WITH_OWNER                                                                           \
     .instr = PYTHON_INSTR_POINTER, .has_owner = true, .shim_owner = 3, .generator_owner = 1
 
-enum { OFFSET_MAX = 4095 }; /* no field of these objects is further from the start */
+enum { OFFSET_MAX = 4095 }; /* largest offset of a field that ebb reads in any of these objects */
 
 static const struct python_layout layouts[] = {
     /* 3.9 */
@@ -43,8 +43,8 @@ static const struct python_layout layouts[] = {
 /* Words that have the same position in _Py_DebugOffsets of 3.13 and of 3.14. */
 enum { DEBUG_VERSION = 1, DEBUG_FREE_THREADED = 2 };
 
-/* The words that hold offsets in 3.13 and 3.14, a number of bytes to add, and the field that
- * receives the sum. */
+/* One offset that the interpreter publishes: the index of its word in 3.13 and in 3.14, a number of
+ * bytes to add to the offset, and the field that receives the sum. */
 static const struct published {
     uint8_t word_3_13, word_3_14;
     int8_t plus;

@@ -45,7 +45,8 @@ static inline bool is_due(size_t size)
     return false;
 }
 
-/* Allocates from the raw allocator, without counting the call of malloc as well. */
+/* Allocates an object from the raw allocator. The object's bytes were counted before, so the malloc
+ * call of the raw allocator is not counted. */
 static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
 {
     int64_t countdown = t->countdown;
@@ -155,8 +156,8 @@ void python_small_found(const struct python_symbols *symbols)
 }
 
 /* Returns true if the current allocator is pymalloc itself; no other allocator is wrapped. Debug
- * hooks and tracers write data around each object, which a sampled object would lack. Replacements
- * of pymalloc do not accept a pointer from malloc. */
+ * hooks and tracers write data around each object, and this data would be missing around a sampled
+ * object. Replacements of pymalloc do not accept a pointer from malloc. */
 static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
 {
     struct python_allocator mem, obj;

@@ -178,8 +178,8 @@ static bool take_live(const void *p, struct live_sample *ret)
 {
     if (!life_is_on() || is_closed())
         return false;
-    /* Most pointers that reach this line are false positives of the filter, so the clock is not
-     * read before it. */
+    /* The clock is read only after this call, because most pointers that reach it are false
+     * positives of the filter. */
     if (!live_end(p, ret))
         return false;
     int saved = errno;
@@ -215,9 +215,9 @@ bool record_end(const void *p)
     return was_sample;
 }
 
-/* Returns the interval at which SIZE bytes would have as many expected hits as the block had in
- * all: those of its old bytes at their interval, and those of its new bytes at the current
- * interval. */
+/* Returns the sampling interval for a sampled block that has grown to SIZE bytes. At that interval,
+ * SIZE bytes have as many expected hits as the old bytes at their old interval plus the added bytes
+ * at the current interval. */
 static uint64_t grown_interval(const struct live_sample *sample, size_t size)
 {
     double hits = (double)sample->size / (double)sample->interval +

@@ -27,7 +27,8 @@ bool record_take(const void *p, struct live_sample *ret);
  * One allocation and one free are added to the call site, but header.samples stays unchanged.
  * Preserves errno. */
 void record_again(void *p, size_t size, const struct live_sample *sample);
-/* Releases the scratch buffers of the parent's other threads in the child of a fork. */
+/* For the child of a fork: releases the scratch buffers that other threads of the parent were
+ * using. */
 void record_reset(void);
 
 /* Merges native and Python frames, both innermost first, into one stack of frame words, outermost

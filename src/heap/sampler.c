@@ -7,7 +7,8 @@
 
 #define SECOND_TICKS (UINT64_C(1000000000) >> TICK_SHIFT)
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
-/* GPU blocks are larger, so their base interval is this many times the host's. */
+/* The base interval for GPU blocks is this many times the interval for host memory, because GPU
+ * blocks are larger. */
 #define GPU_COARSER 4
 
 enum {

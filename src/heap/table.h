@@ -153,9 +153,10 @@ enum heap_drop {
     HEAP_DROP_TEXT,    /* the text section is full, so a name, a path or a line table is missing */
     HEAP_DROP_MODULES, /* there are too many libraries, so the frame has no module */
     HEAP_DROP_UNWIND,  /* the stack could not be unwound to its outermost frame */
-    HEAP_DROP_NESTED,  /* the block was allocated while a sample was being taken */
-    HEAP_DROP_STALE,   /* a call of free() was missed; found when the address was allocated again */
-    HEAP_DROP_GPU,     /* the block was on a GPU whose number is out of range */
+    HEAP_DROP_NESTED, /* not sampled, because the block was allocated while another sample was being
+                         taken */
+    HEAP_DROP_STALE,  /* a call of free() was missed; found when the address was allocated again */
+    HEAP_DROP_GPU,    /* the number of the block's GPU is HEAP_GPUS or higher */
     HEAP_DROP_KINDS
 };
 

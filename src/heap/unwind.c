@@ -13,7 +13,7 @@
 
 enum {
     CACHE_BITS = 15,
-    STEP_MAX_BYTES = 16 << 20, /* largest size of a frame in bytes */
+    STEP_MAX_BYTES = 16 << 20, /* maximum size of a frame in bytes */
 };
 
 struct registers {

@@ -13,11 +13,12 @@ struct unwind_frame {
     uint32_t module; /* module number as returned by modules_find */
 };
 
-/* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns their
- * number. Leaves out this library's own frames. In unit tests the library is part of the program;
- * there only this function's own frame is left out. Reads nothing outside this thread's stacks.
- * *ret_whole is true if the outermost frame was reached. A walk that ends before the outermost
- * frame for a reason other than MAX is counted (HEAP_DROP_UNWIND). */
+/* Stores at most MAX frames of this thread's stack, innermost first, and returns their number. The
+ * first one is the caller of the hook, because this library's own frames are left out. In unit
+ * tests the library is part of the program; there only this function's own frame is left out. Reads
+ * nothing outside this thread's stacks. *ret_whole is true if the outermost frame was reached. A
+ * walk that ends before the outermost frame for a reason other than MAX is counted
+ * (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
 /* Prefetches the rules for these frames into the processor's cache, because the next stack probably
  * has the same outer frames. */

@@ -10,7 +10,7 @@
 #include "mark/mark.h"
 #include "verdict/mark.h"
 
-/* A zeroed struct has seen no marks yet. */
+/* A zeroed struct is ready for the first mark. */
 struct mark_clock {
     bool has_begun, has_step, has_epoch, has_epoch_marks;
     uint64_t step;

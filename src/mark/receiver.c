@@ -166,13 +166,13 @@ static void on_readable(void *user, int fd, uint32_t events)
 static const char folder_pattern[] = "ebb-XXXXXX";
 static const char boot_link[] = "boot";
 
-/* Limits for removing the files of a job from its folder. */
+/* Limits on the number and nesting of files that are removed from the folder of a job. */
 enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
 
 struct removal {
     dev_t device;
     unsigned entries;
-    /* true to remove everything in the folder, false to remove only sockets and symbolic links */
+    /* true: everything in the folder is removed; false: only sockets and symbolic links are */
     bool is_ours;
 };
 
@@ -245,8 +245,8 @@ void mark_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-/* True if no process has the socket open, because the ebb that created the socket was killed before
- * it could remove the file. */
+/* True if no process has the socket open. This happens if the ebb that created the socket was
+ * killed before it could remove the file. */
 static bool is_abandoned(const char *socket_path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

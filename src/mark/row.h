@@ -8,9 +8,9 @@
 
 enum { MARK_ROW_MAX = 256 };
 
-/* The number of steps that M reports. For a mark of kind step this is the value of STEPS=, and STEP
- * is the number of the last of these steps. The result is 1 if STEPS= is missing, invalid, more
- * than MARK_ROW_MAX, or more than STEP. */
+/* Returns the number of steps that M reports. For KIND=step marks this is the value of STEPS=, and
+ * STEP is the number of the last of these steps. The result is 1 if STEPS= is missing, invalid,
+ * more than MARK_ROW_MAX, or more than STEP. */
 size_t mark_row_length(const struct mark *m);
 /* Makes the mark of step I (from 0) of the LENGTH steps that M reports, as if that step had been
  * sent alone. The steps are spread evenly over SECONDS=, and the last step ends at M's time. Only

@@ -8,7 +8,7 @@
 
 enum { STEP_TIMES = 32 };
 
-/* A zeroed struct has measured no steps. */
+/* A zeroed struct is ready for the first step. */
 struct step_times {
     uint64_t last_ns;
     int64_t last_step;

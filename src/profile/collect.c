@@ -1,4 +1,4 @@
-/* Decides when each process's heap is read, and which processes get a file. */
+/* Decides when each process's heap is read, and which processes get a history file. */
 #include "profile/collect.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ enum {
 };
 #define FIRST_READING_NS (2 * NS_PER_S)
 #define BUDGET_NS (4 * NS_PER_MS)
-/* If the job reports steps, a reading that is due waits at most this long for the next step. */
+/* A reading that is due waits for the next step of the job, but not longer than this. */
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
@@ -333,7 +333,7 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     return r;
 }
 
-/* Returns how long a reading has been due, plus 1 ns, or 0 if none is due. */
+/* Returns for how long a reading has been overdue, plus 1 ns, or 0 if no reading is due. */
 static uint64_t due_for(const struct process *p, uint64_t now_ns)
 {
     uint64_t elapsed = u64_minus(now_ns, p->first_ns);
@@ -529,9 +529,9 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Takes readings of process PID or, if PID is 0, of many processes: of all young ones if
- * IS_FOR_YOUNG is true, otherwise of all others. A process is young if it has no file yet and its
- * first reading is not due yet. Returns the number of readings that are on disk. */
+/* Takes readings of process PID or, if PID is 0, of several processes: of all young processes if
+ * IS_FOR_YOUNG is true, otherwise of all older ones. A process is young if it has no file yet and
+ * its first reading is not due yet. Returns how many of these readings reached the disk in time. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {

@@ -22,9 +22,9 @@ enum {
 
 /* Listens at PATH ("$EBB_SOCKET.heap"). DIRFD is the run folder (borrowed), or -1 if only the
  * current state is needed. A process gets a file heap.PID.ebbheap with its first reading, 2 s after
- * it connected. A process that exits before that gets a file at its exit if it has 1 MiB of live
- * bytes. If heap.PID.ebbheap exists already, because the pid was reused or the process called exec,
- * the new file is heap.PID-2.ebbheap. */
+ * it connected. A process that exits before its first reading gets a file at its exit, if it has at
+ * least 1 MiB of live bytes. If heap.PID.ebbheap exists already, because the pid was reused or the
+ * process called exec, the new file is heap.PID-2.ebbheap. */
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
                 struct err *err);
 /* Takes a last reading of all processes, waits briefly for the disk and removes the socket. C
@@ -37,8 +37,9 @@ void collect_tick(struct collect *c, uint64_t now_ns);
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */
 typedef void collect_figure_fn(void *user, int32_t pid, const char *name, uint64_t value);
 struct collect_gpu {
-    uint64_t allocated_bytes, reserved_bytes; /* ALLOCATED is the minimum of the last half second */
-    uint64_t peak_bytes;                      /* highest amount ever allocated */
+    uint64_t allocated_bytes,
+        reserved_bytes;  /* ALLOCATED is the minimum over the last half second */
+    uint64_t peak_bytes; /* maximum of the allocated bytes since the start */
 };
 /* Reports, at every tick, the memory of all processes on one GPU according to PyTorch's allocator.
  * GPU is the driver's number, from CUDA_VISIBLE_DEVICES of the processes. */
@@ -48,8 +49,8 @@ void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn 
 /* Handles a mark for a step or epoch. The progress of a process follows the marks that it sends
  * itself, or the job's marks if it sends none. A reading that is due is taken at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
-/* Takes a last reading of process PID, which has exited, and closes its table. If the caller does
- * not report an exit, collect notices it a moment later. */
+/* Takes a last reading of process PID, which has exited, and closes its table. An exit for which
+ * this function is not called is noticed a moment later. */
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
 /* Takes a reading and a snapshot of process PID, or of all processes if PID is 0, and waits at most
  * WAIT_NS until they are on disk. Returns the number of readings that are on disk. With PID 0,

@@ -4,7 +4,7 @@
 #include "profile/export.h"
 
 struct export_site {
-    /* Live memory at the last reading that shows the process at work. */
+    /* Live memory at the last reading before the process began to release memory for its exit. */
     uint64_t live_bytes, live_objects;
     uint64_t allocated_bytes, allocated_objects;
 };

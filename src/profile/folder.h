@@ -8,7 +8,7 @@
 #include "profile/profile.h"
 #include "profile/store.h"
 
-/* A history in the folder that is not shown. */
+/* One of the heap histories in the run folder that were not chosen to be shown. */
 struct folder_other {
     int32_t pid;
     double live_bytes;
@@ -45,7 +45,8 @@ struct folder_heaps {
     bool is_read;
     struct folder_heap *at;
     size_t count;
-    int error; /* error of the first history that could not be read, or of the folder, or 0 */
+    int error; /* error for the folder or for the first history that could not be read; 0 if all
+                  were read */
     struct err why;
 };
 /* Reads all histories in PATH; a PATH that is not a folder has none. */
@@ -57,6 +58,7 @@ int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_mem
                       struct folder_heap *ret, struct err *err);
 /* Returns the live bytes at the last reading, or 0 if there is none. */
 double folder_live_bytes(const struct profile *p);
-/* Returns how much P's call sites grew in the second half of the run, when everything has been
- * loaded; counts only growth that is certain despite sampling. Returns 0 if it is below 1 MiB. */
+/* Returns how much P's call sites grew in the second half of the run, by which time the program has
+ * loaded its code and data. Counts only growth that is certain despite the sampling error. Returns
+ * 0 if the result would be below 1 MiB. */
 double folder_grown_bytes(const struct profile *p);

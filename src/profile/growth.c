@@ -20,7 +20,7 @@ static const double GOES_ON = 0.3;
 /* One-sided 99 % bound of Kolmogorov's statistic: the largest lead of a sampled distribution over
  * the true one, times the square root of the number of samples. */
 static const double KOLMOGOROV_99 = 1.52;
-/* Confidence of a row's verdict that was replaced to agree with the job's verdict. */
+/* Confidence of a row's verdict after it was changed to agree with the job's verdict. */
 static const double FOLLOWS_CONFIDENCE = 0.65;
 
 /* ---- the verdicts ---- */
@@ -210,9 +210,9 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* Returns false if the growth of ROW certainly ended. A row's growth is taken as ended only if it
- * deviates from steady growth by more than the sampling error, because steady growth that is seen
- * through few samples can seem to pause for a long time. */
+/* Returns false if the growth of ROW certainly ended. Growth certainly ended only if it deviates
+ * from steady growth by more than the sampling error. With few samples, even steady growth can seem
+ * to pause for a long time. */
 static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
 {
     struct trend trend;

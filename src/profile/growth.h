@@ -20,7 +20,7 @@ struct growth_mark {
     struct verdict_mark mark;
 };
 
-/* The growth to show. */
+/* The kind of growth that the rows show. */
 enum growth_kind {
     GROWTH_OF_BASELINE, /* from the baseline at the start to the baseline at the end */
     GROWTH_SINCE,       /* memory live at the end that was allocated since from_step */
@@ -29,8 +29,8 @@ enum growth_kind {
 };
 
 struct growth_options {
-    /* LOCATION groups by the file and line of names_of_site, PROGRAM by the innermost function
-     * in the user's own files */
+    /* LOCATION groups call sites by the file and line of names_of_site; PROGRAM groups them by the
+     * innermost function in the user's own files */
     enum growth_by by;
     /* Only with LOCATION: gives a line of a library one row for each user function that called it,
      * because one caller may keep memory that another frees. Also merges growing lines into one row
@@ -77,7 +77,7 @@ struct growth_row {
     double allocated_bytes;
     double age_s; /* median age of the row's live bytes */
     /* The growth: the baseline at the end minus the baseline at the start (at the first step, if
-     * there are steps). If a difference was requested, the growth is that difference. */
+     * there are steps). Or, if KIND is not GROWTH_OF_BASELINE, the bytes that KIND describes. */
     double growth_bytes;
     double growth_sigma;   /* standard deviation of growth_bytes due to sampling */
     double survivor_bytes; /* bytes allocated in the first half of the run and live at its end */
@@ -93,8 +93,8 @@ struct growth {
     double live_bytes, live_low, live_high; /* totals of all call sites */
     double allocated_bytes;
     double span_s;
-    /* Seconds from the moment for which rows are shown to the last reading; 0 for the last reading
-     * itself. */
+    /* Seconds from the time for which the rows are computed to the last reading; 0 if the rows are
+     * those of the last reading. */
     double before_end_s;
     bool has_steps;
     int64_t first_step, last_step;

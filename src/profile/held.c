@@ -10,7 +10,7 @@
 #include "profile/folder.h"
 #include "verdict/fit.h"
 
-/* A call site that frees at most this fraction of its allocations keeps its memory. Such memory is
+/* A call site keeps its memory if it frees at most this fraction of its allocations. Such memory is
  * not allocated anew with every batch, so its sampling error stays the same from reading to
  * reading. */
 static const double KEEPS = 0.2;
@@ -86,8 +86,9 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
     }
 }
 
-/* The four readings AT bound three consecutive parts of the run. Returns a sum over the call sites
- * that keep their memory: each adds three times the smallest of its growths in the three parts. */
+/* The four readings AT divide a part of the run into three consecutive periods. Returns a sum over
+ * the call sites that keep their memory: each adds three times the growth in the period in which it
+ * grew least. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;

@@ -16,7 +16,7 @@ struct held {
 };
 enum { HELD_EARLIER_S = 10 };
 
-/* Limits the readings that are used, and locates the first epoch in them. */
+/* The readings that are used, and the position of the first epoch in them. */
 struct held_window {
     uint64_t until_ns; /* later readings (CLOCK_MONOTONIC) are ignored */
     /* Steps at which the first epoch begins and ends; end is 0 if unknown. */

@@ -1,4 +1,4 @@
-/* Collects growing containers from the marks of kind "kept". */
+/* Collects growing containers from KIND=kept marks. */
 #include "profile/kept.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 #include "mark/mark.h"
 #include "run/run.h"
 
-/* Lower bounds on the growth of a container that is reported: in bytes, and as a fraction of the
- * growth of its process. python/ebb/_containers.py has the same bounds. */
+/* The smallest growth of a container that is reported: in bytes, and as a fraction of the growth of
+ * its process. python/ebb/_containers.py has the same limits. */
 static const double KEPT_BYTES = 1 << 20, KEPT_SHARE = 0.1;
 
 static int64_t step_of(const struct mark *m, const char *key)
@@ -85,8 +85,8 @@ static double largest_fall(const struct series *s)
 }
 
 /* Returns the increase of FIGURE since its first reading, and stores the time of that reading in
- * *RET_FROM. Returns 0 if FIGURE once decreased by at least this increase: a log that is cleared
- * again and again keeps nothing alive for long. */
+ * *RET_FROM. Returns 0 if FIGURE ever dropped by at least as much as this increase: for example, a
+ * log that is cleared again and again keeps nothing alive for long. */
 static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
 {
     const struct series *s = figure->signal[0];

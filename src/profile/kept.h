@@ -43,8 +43,8 @@ struct kept_lists {
 /* Adds one mark. Marks of other kinds and invalid marks are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
 /* Adds containers from figures (container:NAME, container_bytes:NAME), for processes that have sent
- * no mark of kind "kept". The Python package sends these marks only once memory has grown
- * considerably, but sends the figures earlier. */
+ * no KIND=kept mark. The Python package sends these marks only once memory has grown considerably,
+ * but sends the figures earlier. */
 void kept_take_figures(struct kept_lists *l, const struct run *run);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);

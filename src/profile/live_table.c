@@ -310,7 +310,7 @@ static uint64_t inside_bytes(const struct live_table *l, const struct live_table
             (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
             sum += profile_weight_bytes(s.size, s.interval);
     }
-    /* a corrupt table may have any sum, so an implausible one becomes 0 */
+    /* a corrupt table may yield any sum; an implausible sum is replaced by 0 */
     return sum < 0x1p62 ? (uint64_t)sum : 0;
 }
 

@@ -16,7 +16,7 @@ struct live_table {
     size_t n_large;
 };
 
-/* A large live block, of which its process may have touched only a part. */
+/* A large live block. Its process may have touched only a part of it. */
 struct live_table_large {
     uint64_t ptr, size, resident;
 };

@@ -1,5 +1,5 @@
-/* Collects the marks of a run while it is read: those with which growth at call sites is judged,
- * reports of growing containers, and cleanups. */
+/* Collects marks while a run is read: those needed to judge growth at call sites, the reports of
+ * growing containers, and cleanups. */
 #pragma once
 
 #include <stddef.h>
@@ -18,7 +18,7 @@ struct marks_cleanup {
 };
 
 struct marks {
-    struct run_observer observer; /* to be passed to run_read */
+    struct run_observer observer; /* argument for run_read */
     struct mark *at;              /* marks used by verdicts, without their text */
     size_t count, cap;
     bool has_failed; /* true after an allocation failed */

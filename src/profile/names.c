@@ -1,4 +1,4 @@
-/* Resolves the frames of stacks to names, and keeps each result for the next stack. */
+/* Resolves the frames of stacks to names, and stores each result for reuse. */
 #include "profile/names.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static const struct name no_memory = {.kind = NAME_UNKNOWN,
 /* number of packages for which stacks are counted; further packages are ignored */
 enum { PACKAGES = 16 };
 
-/* Counts how many stacks begin in each package. */
+/* A package, and the number of stacks that begin in it. */
 struct begun {
     char *package;
     size_t count;
@@ -370,7 +370,7 @@ static const struct name *innermost(struct names *n, uint32_t site, enum search 
         bool is_python_frame = p->nodes[node].frame & HEAP_FRAME_PYTHON;
         bool is_skipped = (in == SEARCH_PYTHON && !is_python_frame) ||
                           (in == SEARCH_TORCH && !is_in_torch(p, p->nodes[node].frame));
-        /* this Python frame is nearer to the allocation than any autograd node among its callers */
+        /* the user's line is nearer to the allocation than any autograd node among its callers */
         if (in == SEARCH_TORCH && is_python_frame)
             return NULL;
         size_t count = is_skipped ? 0 : names_of_node(n, node, &list);

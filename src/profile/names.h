@@ -35,11 +35,12 @@ size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
  * plumbing. If there is none, the innermost Python frame, else the frame of names_native_of_site,
  * else the innermost frame.
  *
- * Plumbing is the standard library, framework code between the lines that people write (a module's
- * __call__, the fetching of a data loader), and packages that only compute for their caller (numpy,
- * PIL); names_known.c lists it. Other packages are not plumbing. If a collator of transformers
- * keeps the memory that it allocates, the cause is the collator, not the user's line that called
- * it; names_program_of_site returns that line. */
+ * Plumbing is library code that runs between the user's line and the allocation and is never the
+ * cause of a leak: the standard library, framework code that calls the user's code or loads its
+ * data (a module's __call__, a data loader), and packages that only compute for their caller
+ * (numpy, PIL); names_known.c lists it. Other packages are not plumbing. For example, if a collator
+ * of transformers keeps the memory that it allocates, the cause is the collator, not the user's
+ * line that called it; names_program_of_site returns that line. */
 const struct name *names_of_site(struct names *n, uint32_t site);
 /* Stores the Python frames in the user's own files (not in installed packages), innermost first.
  * Returns their number, at most MAX. A comprehension is replaced by its function. A recursive

@@ -1,6 +1,7 @@
-/* Tables of allocators and of plumbing (code between the lines that people write). One frame too
- * many does less harm than a hidden cause, so the table lists only code that is certainly
- * plumbing. */
+/* Tables of allocators and of plumbing: library code that runs between the user's line and the
+ * allocation and is never the cause of a leak. If a table lists too much, the cause of a leak may
+ * be hidden; if it lists too little, one extra frame is shown. The tables therefore list only code
+ * that is certainly an allocator or plumbing. */
 #include "profile/names_known.h"
 
 #include <ctype.h>
@@ -55,13 +56,13 @@ static const char allocator_libs[] =
 
 /* Paths of plumbing below site-packages (or the folder that a package was installed in). */
 static const char plumbing[] =
-    /* torch: code that calls modules, functions and operators, and loads data for its caller */
+    /* torch: code that calls modules, functions and operators for its caller, or loads its data */
     "torch/_* torch/nn/* torch/functional.py torch/overrides.py torch/autograd/* torch/amp/* "
     "torch/fx/* torch/jit/* torch/storage.py torch/multiprocessing/* torch/utils/_* "
     "torch/utils/data/_utils/* torch/utils/data/dataloader.py torch/utils/data/dataset.py "
     "torch/utils/data/sampler.py torch/utils/checkpoint.py torch/optim/optimizer.py "
     "torch/optim/lr_scheduler.py torch/cuda/amp/* "
-    /* arrays and images, where the calling line is the cause */
+    /* arrays and images: the cause is the line that calls these packages */
     "numpy/* PIL/* pandas/* einops/* "
     /* wrappers in training frameworks */
     "accelerate/hooks.py accelerate/utils/operations.py accelerate/utils/memory.py "

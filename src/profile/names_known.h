@@ -1,5 +1,5 @@
-/* Recognizes frames that are never the cause: allocators, and plumbing (library code between the
- * lines that people write). Private to profile/. */
+/* Recognizes frames that are never the cause of a leak: allocators, and plumbing (library code that
+ * runs between the user's line and the allocation). Private to profile/. */
 #pragma once
 
 #include <stdbool.h>

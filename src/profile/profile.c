@@ -49,9 +49,9 @@ int profile_site_gpu(const struct profile *p, uint32_t site)
     return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
 }
 
-/* Moves the entries of GPU memory out of the array AT. It has *N entries of SIZE bytes, each of
- * which begins with its call site. *RET_N counts the moved entries, which are returned in order;
- * the others stay in AT. Returns NULL if out of memory. */
+/* Moves the entries of GPU memory out of the array AT, which has *N entries of SIZE bytes. Each
+ * entry begins with its call site. Returns the moved entries in their order, *RET_N of them; the
+ * others stay in AT. Returns NULL if out of memory. */
 static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
                               size_t *ret_n)
 {
@@ -210,8 +210,8 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* Returns the first reading at which the process was exiting and live bytes did not grow
- * afterwards, or the last reading if there is none. */
+/* Returns the first reading that was taken while the process was exiting and after which live bytes
+ * never grew, or the last reading if there is none. */
 static size_t first_ended(const struct profile *p)
 {
     size_t i = p->n_readings - 1;

@@ -1,5 +1,5 @@
 /* The heap profile of one process: its stacks, the live bytes of each call site at each reading,
- * and the live samples at the kept snapshots. It is read from a live table or from
+ * and the live samples at each stored snapshot. A profile is read from a live table or from
  * heap.PID.ebbheap in a run folder, with the same result, and used by ranking, rendering and
  * export. */
 #pragma once

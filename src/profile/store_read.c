@@ -37,7 +37,7 @@ struct reader {
     uint64_t seq;
     struct store_moment last; /* time of the last reading */
     bool has_last;            /* SITES is valid */
-    bool is_last_kept;        /* true if the profile includes the last reading */
+    bool is_last_kept;        /* true if the profile includes that last reading */
     size_t held;              /* number of rows in all readings */
     struct every readings, snapshots;
 };
@@ -292,7 +292,7 @@ static int keep_reading(struct reader *r, bool is_all)
         count += site_holds(&r->sites[i], is_all);
     if (!is_all &&
         r->held + count >
-            2 * (size_t)HELD_MAX) /* the block headers announced fewer rows than the file has */
+            2 * (size_t)HELD_MAX) /* the file has more rows than the block headers announced */
         return 0;
     struct profile_held *held = calloc(count + 1, sizeof *held);
     if (!held)

@@ -135,7 +135,7 @@ static size_t growth_from(const struct tallies *t)
 }
 
 /* Computes the baselines at both ends of the run. Each baseline is the minimum of several readings,
- * because the memory of a batch, which is live at only one of these readings, is not growth. */
+ * because a batch that happens to be live at one of these readings is not growth. */
 static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
     size_t n = (t->n_readings - from) / FLOOR_SHARE;

@@ -21,7 +21,7 @@ struct tally {
     double most;                               /* highest live bytes of any reading */
     double now, now_variance;                  /* live bytes at the current reading */
     double first, first_variance, last;        /* baselines at the start and the end of the run */
-    /* difference in bytes that options.kind requests; 0 if the growth of baselines is shown */
+    /* bytes that options.kind requests; 0 for GROWTH_OF_BASELINE */
     double wanted;
     int32_t part_of;             /* row into which this row was merged, or TALLY_NONE */
     double own_growth, own_live; /* values before other rows were merged into this row */

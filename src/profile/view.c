@@ -105,7 +105,7 @@ static void copy_row(const struct growth_row *r, struct profile_row *row, bool *
 
 /* ---- GPUs ---- */
 
-/* Finds the step at T_NS: the number of steps completed at the reading before it. */
+/* Finds the job's step at T_NS: the number of steps completed at the last reading before T_NS. */
 static bool step_at(const struct profile *p, uint64_t t_ns, int64_t *ret)
 {
     const struct profile_reading *r = profile_reading_at(p, t_ns);

@@ -33,7 +33,7 @@ struct profile_place {
     uint64_t live_bytes;
 };
 
-/* A call site, or all call sites with the same value of --by. */
+/* A call site, or all call sites that the --by option puts into one row. */
 struct profile_row {
     bool has_gpu; /* true for GPU memory, false for host memory */
     uint64_t gpu;
@@ -53,7 +53,7 @@ struct profile_row {
     /* True if the row is merged from several source lines. */
     bool has_place_count;
     uint64_t place_count;         /* number of merged lines */
-    struct profile_place *places; /* the first of the merged lines */
+    struct profile_place *places; /* those of the merged lines that grew most */
     size_t n_places;
     struct profile_frame *stack; /* call stack, innermost frame first, if requested */
     size_t n_stack;
@@ -94,7 +94,8 @@ struct profile_view {
     struct profile_bytes live;
     uint64_t allocated_bytes;
     double span_s;
-    /* Seconds from the moment that is shown to the last reading; 0 for the last reading itself. */
+    /* Seconds from the time that the view shows to the last reading; 0 if the view shows the last
+     * reading. */
     double before_end_s;
     bool has_steps;
     struct profile_steps {
@@ -104,12 +105,12 @@ struct profile_view {
      * growth. */
     struct profile_row *rows;
     size_t n_rows;
-    uint64_t row_count; /* total number of rows, of which only the first are in rows */
+    uint64_t row_count; /* number of rows before the view was limited to the first n_rows */
     struct profile_cost cost;
     bool is_gpu; /* true if the rows are of GPU memory; the following fields are set only then */
     struct profile_view_gpu *gpus;
     size_t n_gpus;
-    /* Number of GPU requests that ran out of memory, of which only the first and last are
+    /* Number of GPU requests that ran out of memory. Only the first and the last few of them are
      * stored. */
     uint64_t failure_count;
     struct profile_failure *failures;
