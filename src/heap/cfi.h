@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The segment that contains .eh_frame_hdr and .eh_frame: its bytes and its address in the library.
- */
+/* The segment that contains .eh_frame_hdr and .eh_frame, with its contents and its address in the
+ * library. */
 struct cfi_section {
     const uint8_t *bytes;
     size_t len;

@@ -152,8 +152,8 @@ static int no_gpu_error(struct err *err)
 {
     return err_set(err, -ENOENT,
                    "no GPU memory was recorded; ebb records blocks of PyTorch's caching allocator "
-                   "(torch 1.10 or later, not backend:cudaMallocAsync), but not with --no-heap or "
-                   "EBB_HEAP=0");
+                   "(torch 1.10 or later, without backend:cudaMallocAsync), unless --no-heap or "
+                   "EBB_HEAP=0 is set");
 }
 
 static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
@@ -166,8 +166,8 @@ static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_mem
     return h->count ? err_set(err, -ENOENT, "no heap history of process %d", (int)pid)
                     : err_set(err, -ENOENT,
                               "no heap history found; ebb run records one for every dynamically "
-                              "linked program that runs for at least two seconds, but not with "
-                              "--no-heap or EBB_HEAP=0");
+                              "linked program that runs for at least two seconds, unless "
+                              "--no-heap or EBB_HEAP=0 is set");
 }
 
 int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,

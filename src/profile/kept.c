@@ -173,7 +173,7 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
         snprintf(steps, sizeof steps, " from step %" PRId64 " to step %" PRId64, l->since_step,
                  l->step);
     if (k->limit > 0)
-        snprintf(limit, sizeof limit, "; it holds at most %.0f entries", k->limit);
+        snprintf(limit, sizeof limit, "; it is limited to %.0f entries", k->limit);
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
     text_size(size, number_to_u64(k->bytes));
     if (kept_is_value(k) && k->limit > 0)

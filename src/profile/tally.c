@@ -283,7 +283,7 @@ static int want_since(struct tallies *t, struct names *names, struct err *err)
     if (!profile_time_of(t->p, t->o->from_step, &since_ns))
         return tally_no_step(t->p, t->o->from_step, err);
     if (!s)
-        return err_set(err, -ENODATA, "no heap snapshot was kept");
+        return err_set(err, -ENODATA, "the recording has no heap snapshot");
     return want_samples(t, names, s, since_ns, UINT64_MAX);
 }
 
@@ -308,7 +308,7 @@ static int want_survivors(struct tallies *t, struct names *names, struct err *er
         profile_snapshot_at(t->p, last_moment_of(t->p, o->to_step, to_ns));
     if (!s || s->t_ns < from_ns)
         return err_set(err, -ENODATA,
-                       "no heap snapshot was kept between steps %" PRId64 " and %" PRId64,
+                       "the recording has no heap snapshot between steps %" PRId64 " and %" PRId64,
                        o->from_step, o->to_step);
     return want_samples(t, names, s, 0, from_ns);
 }

@@ -14,13 +14,15 @@ static const struct {
                          "stack without its outermost frames: the tree of stacks is nearly full"},
     [HEAP_DROP_SITES] = {"sites", "sample without a stack: too many different stacks"},
     [HEAP_DROP_LIVE] = {"live", "live sample not stored: the table is full"},
-    [HEAP_DROP_THINNED] = {"thinned", "live sample removed to make room: the interval was doubled"},
+    [HEAP_DROP_THINNED] = {"thinned",
+                           "live sample removed to make room: the sampling interval was doubled"},
     [HEAP_DROP_CODES] = {"codes", "frame without a name: too many Python functions"},
     [HEAP_DROP_TEXT] = {"text", "name, path or line table not stored: the space for text is full"},
     [HEAP_DROP_MODULES] = {"modules", "frame without a library: too many libraries"},
     [HEAP_DROP_UNWIND] = {"unwind", "stack not unwound to its outermost frame"},
     [HEAP_DROP_NESTED] = {"nested", "allocation not sampled: another sample was being taken"},
-    [HEAP_DROP_STALE] = {"stale", "missed free, noticed when the address was allocated again"},
+    [HEAP_DROP_STALE] =
+        {"stale", "missed free(): the address was allocated again while its sample was still live"},
     [HEAP_DROP_GPU] = {"gpu", "block not counted: the GPU number is out of range"},
 };
 _Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every kind of drop has a text");

@@ -13,8 +13,8 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 def test_heap_export_without_a_profile_prints_one_line_error(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
                    f"export: {tmp_path}: no heap history found; ebb run records one for "
-                   "every dynamically linked program that runs for at least two seconds, but not "
-                   "with --no-heap or EBB_HEAP=0")
+                   "every dynamically linked program that runs for at least two seconds, unless "
+                   "--no-heap or EBB_HEAP=0 is set")
 
 
 @pytest.mark.parametrize("content", [b"", b"EBBHEAP\n", os.urandom(4096)])

@@ -2,7 +2,7 @@
  * SOCKET.heap is this program's own socket, which receives the tables. WAY is one of:
  *   threads  attaches and detaches N times while four threads allocate, reallocate and free
  *   forks    like threads, while another thread forks children that allocate
- *   across   frees blocks after an attach that were allocated before it, and vice versa
+ *   across   frees after an attach the blocks allocated before the attach, and vice versa
  *   plugin   loads PLUGIN while attached, and checks that its allocations are sampled
  * Prints one line with the number of slots, tables and samples, and the leftovers of the last
  * detach: descriptors, mappings of tables and changed slots. */

@@ -1,5 +1,5 @@
-/* A thread with a pending cancellation allocates: malloc must not be a cancellation point. Prints
- * how many allocations succeeded. */
+/* A thread that has a pending cancellation allocates memory: malloc must not be a cancellation
+ * point. Prints how many allocations succeeded. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

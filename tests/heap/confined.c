@@ -1,5 +1,5 @@
 /* confined WAY: sets no_new_privs, or a low limit on file sizes, or neither, and then allocates.
- * Prints how many descriptors were added. */
+ * Prints how many more descriptors the process has afterwards. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>

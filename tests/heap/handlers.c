@@ -53,7 +53,8 @@ __attribute__((destructor)) static void later_still(void)
 
 int main(void)
 {
-    /* The kernel's signal frame grows with the register set of the machine. */
+    /* The alternate stack must hold the kernel's signal frame, whose size depends on the registers
+     * of the machine. */
     size_t frame = getauxval(51 /* AT_MINSIGSTKSZ */), least = (size_t)MINSIGSTKSZ;
     size_t len = (frame > least ? frame : least) + 8192;
     stack_t small = {.ss_sp = malloc(len), .ss_size = len};

@@ -1,5 +1,5 @@
-/* The library that late.c loads. Its constructor waits for a thread that calls the library's own
- * operator new, and an operator that the library does not define. */
+/* The library that late.c loads. Its constructor waits for a thread that calls operator new and
+ * delete, which this library defines, and operator new[] and delete[], which it does not define. */
 #include <pthread.h>
 #include <stdlib.h>
 

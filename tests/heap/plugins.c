@@ -1,5 +1,5 @@
 /* plugins PATH: loads and unloads a library a few hundred times. Each time the library allocates
- * memory that is freed after unloading. Prints the number of times. */
+ * memory that is freed after unloading. Prints how often the library was loaded. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

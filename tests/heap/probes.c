@@ -21,7 +21,8 @@ static uintptr_t alloc_at, free_at;
 static uintptr_t live[SAMPLES_MAX];
 static size_t samples, ends, unknown_ends, wrong_sizes;
 static uint64_t weight;
-static double squares; /* Sum of the squared weights, for the variance of their sum. */
+static double
+    squares; /* sum of the squared weights, which gives the variance of the sum of the weights */
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *ret)
 {

@@ -1,5 +1,6 @@
-/* sandboxed: installs a seccomp filter that kills on memfd_create and socket, and execs itself; the
- * new program allocates and prints "done". Exits with 77 if filters are not supported. */
+/* sandboxed: installs a seccomp filter that kills the process if it calls memfd_create or socket,
+ * and execs itself; the new program allocates and prints "done". Exits with 77 if filters are not
+ * supported. */
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

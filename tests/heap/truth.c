@@ -61,8 +61,8 @@ SITE(large)
     lives(&large_truth, 256 << 10);
 }
 
-/* Grows one block in small steps. If each realloc counted the whole new size, the block would be
- * sampled many times. */
+/* Grows one block in small steps. If every realloc subtracted the whole new size from the
+ * countdown, the block would be sampled many times. */
 SITE(stepwise)
 {
     for (int i = 0; i < 8; i++) {
@@ -144,9 +144,10 @@ static void tell(const char *name, const char *start, const char *end, const str
 
 int main(void)
 {
-    struct timespec pause = {.tv_nsec =
-                                 /* A faster program would raise the sampling interval. */
-                             30000000};
+    struct timespec pause = {
+        .tv_nsec =
+            /* If the program allocated faster, ebb would raise the sampling interval. */
+        30000000};
     for (int i = 0; i < ROUNDS; i++) {
         small();
         medium();

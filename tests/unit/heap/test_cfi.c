@@ -153,7 +153,7 @@ static void address_outside_functions_has_no_unwind_rule(void **state)
     assert_error(&m, 0, -ENOENT);
 }
 
-static void restoring_an_unwind_row_also_restores_its_cfa(void **state)
+static void restored_unwind_row_includes_its_cfa_rule(void **state)
 {
     struct image m;
 
@@ -186,7 +186,7 @@ static void cfi_rules_of_unneeded_registers_are_skipped(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 48, CFI_FP_SAME, 0});
 }
 
-static void realigned_stack_is_found_through_a_saved_pointer(void **state)
+static void cfa_of_realigned_stack_is_loaded_from_a_saved_pointer(void **state)
 {
     struct image m;
 
@@ -205,7 +205,7 @@ static void plt_stub_is_recognised_by_its_cfa_expression(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_PLT, 11, CFI_FP_SAME, 0});
 }
 
-static void undefined_return_address_marks_the_start_of_a_thread(void **state)
+static void frame_with_undefined_return_address_is_the_outermost(void **state)
 {
     struct image m;
 
@@ -225,7 +225,7 @@ static void signal_frame_is_recognised_by_augmentation_and_cfa_rule(void **state
     assert_error(&m, CODE, -EOPNOTSUPP);
 }
 
-static void cie_personality_before_the_encoding_is_skipped(void **state)
+static void personality_field_of_a_cie_is_skipped(void **state)
 {
     struct image m;
 
@@ -349,14 +349,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(function_with_frame_pointer_has_a_rule_at_each_instruction),
         cmocka_unit_test(address_outside_functions_has_no_unwind_rule),
-        cmocka_unit_test(restoring_an_unwind_row_also_restores_its_cfa),
+        cmocka_unit_test(restored_unwind_row_includes_its_cfa_rule),
         cmocka_unit_test(large_and_signed_cfi_offsets_are_read),
         cmocka_unit_test(cfi_rules_of_unneeded_registers_are_skipped),
-        cmocka_unit_test(realigned_stack_is_found_through_a_saved_pointer),
+        cmocka_unit_test(cfa_of_realigned_stack_is_loaded_from_a_saved_pointer),
         cmocka_unit_test(plt_stub_is_recognised_by_its_cfa_expression),
-        cmocka_unit_test(undefined_return_address_marks_the_start_of_a_thread),
+        cmocka_unit_test(frame_with_undefined_return_address_is_the_outermost),
         cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_cfa_rule),
-        cmocka_unit_test(cie_personality_before_the_encoding_is_skipped),
+        cmocka_unit_test(personality_field_of_a_cie_is_skipped),
         cmocka_unit_test(unsupported_unwind_rules_return_eopnotsupp),
         cmocka_unit_test(invalid_cfi_programs_are_refused),
         cmocka_unit_test(damaged_eh_frame_is_not_read_out_of_bounds),

@@ -52,7 +52,7 @@ static void profiler_settings_are_accepted_in_any_order(void **state)
     assert_true(p.wants_python_small);
 }
 
-static void seccomp_filter_count_defaults_to_zero(void **state)
+static void missing_or_invalid_seccomp_filter_setting_means_zero(void **state)
 {
     (void)state;
     assert_int_equal(settings("interval=4096", "/run/x").filters, 0);
@@ -92,7 +92,7 @@ int main(void)
         cmocka_unit_test(profiler_without_settings_uses_the_defaults),
         cmocka_unit_test(profiler_is_off_if_ebb_heap_is_0_or_no_socket_is_set),
         cmocka_unit_test(profiler_settings_are_accepted_in_any_order),
-        cmocka_unit_test(seccomp_filter_count_defaults_to_zero),
+        cmocka_unit_test(missing_or_invalid_seccomp_filter_setting_means_zero),
         cmocka_unit_test(seccomp_filter_count_is_read_from_proc_status),
         cmocka_unit_test(invalid_profiler_settings_change_nothing),
     };

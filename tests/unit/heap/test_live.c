@@ -38,7 +38,7 @@ static uint32_t count_entries(void)
     return n;
 }
 
-/* Returns the next address after P whose bit under MASK is BIT. */
+/* Returns the next address after P whose filter bit number agrees with BIT in the bits of MASK. */
 static uint64_t next_with(uint64_t p, uint32_t bit, uint32_t mask)
 {
     do
@@ -82,7 +82,7 @@ static void added_live_sample_is_returned_unchanged(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void pointer_sharing_only_a_filter_bit_with_a_sample_is_not_found(void **state)
+static void unsampled_pointer_with_the_filter_bit_of_a_sample_is_unknown(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -170,7 +170,7 @@ static void allocation_at_the_address_of_an_old_sample_ends_that_sample(void **s
     assert_false(live_end(at(ARENA), &ret));
 }
 
-static void reused_live_entry_gets_a_new_generation(void **state)
+static void reused_entry_of_live_sample_table_gets_a_new_generation(void **state)
 {
     struct live_sample ret;
 
@@ -248,8 +248,8 @@ static void full_live_table_refuses_new_samples(void **state)
     assert_true(live_add(at(first), &ret));
 }
 
-/* Returns the live bytes estimated from the weights, and the variance that thinning to FLOOR would
- * add. */
+/* Returns the live bytes estimated from the weights, and the variance that thinning to the interval
+ * FLOOR would add to this estimate. */
 static double estimate(uint64_t floor, double *ret_variance)
 {
     double sum = 0;
@@ -298,7 +298,7 @@ static void thinning_makes_room_and_keeps_the_estimated_live_bytes(void **state)
     }
 }
 
-static void sample_interval_is_raised_when_the_live_table_is_thinned(void **state)
+static void samples_kept_by_thinning_have_the_raised_interval(void **state)
 {
     uint64_t random = 4;
     struct live_sample ret;
@@ -387,7 +387,7 @@ static void page_left_by_munmap_of_a_large_mapping_counts_as_one_page(void **sta
     assert_bytes((double)freed_of_site_3(), 0x1p40);
 }
 
-static void munmap_over_several_mappings_trims_and_removes_them(void **state)
+static void munmap_trims_or_removes_each_mapping_in_its_range(void **state)
 {
     (void)state;
     assert_true(live_add(at(ARENA), &mapping));
@@ -403,7 +403,7 @@ static void munmap_over_several_mappings_trims_and_removes_them(void **state)
     assert_true(filter_is_empty());
 }
 
-static void munmap_of_a_partial_page_keeps_adjacent_mappings(void **state)
+static void munmap_rounds_up_to_pages_but_keeps_adjacent_mappings(void **state)
 {
     struct live_sample odd = mapping;
 
@@ -494,21 +494,21 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(added_live_sample_is_returned_unchanged),
-        FRESH(pointer_sharing_only_a_filter_bit_with_a_sample_is_not_found),
+        FRESH(unsampled_pointer_with_the_filter_bit_of_a_sample_is_unknown),
         FRESH(filter_bit_is_cleared_only_when_its_last_sample_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
         FRESH(thinning_nearly_empty_table_keeps_samples_of_a_full_bucket),
         FRESH(allocation_at_the_address_of_an_old_sample_ends_that_sample),
-        FRESH(reused_live_entry_gets_a_new_generation),
+        FRESH(reused_entry_of_live_sample_table_gets_a_new_generation),
         FRESH(live_table_can_be_filled_almost_completely),
         FRESH(full_live_table_refuses_new_samples),
         FRESH(thinning_makes_room_and_keeps_the_estimated_live_bytes),
-        FRESH(sample_interval_is_raised_when_the_live_table_is_thinned),
+        FRESH(samples_kept_by_thinning_have_the_raised_interval),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
         FRESH(page_left_by_munmap_of_a_large_mapping_counts_as_one_page),
-        FRESH(munmap_over_several_mappings_trims_and_removes_them),
-        FRESH(munmap_of_a_partial_page_keeps_adjacent_mappings),
+        FRESH(munmap_trims_or_removes_each_mapping_in_its_range),
+        FRESH(munmap_rounds_up_to_pages_but_keeps_adjacent_mappings),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),
         FRESH(live_lookup_finds_no_sample_after_reset_or_without_a_table),
         FRESH(live_table_reset_in_a_sandboxed_process_removes_all_samples),

@@ -1,7 +1,8 @@
 /* Tests merging native and Python frames into one stack. Stacks are strings here, with one
- * character per frame. Native: '#' is an evaluation loop, '+' another function of the interpreter,
- * a digit a function of another library. Python: a letter, a capital for an entry frame, '.' for an
- * evaluation without a frame. All are innermost first except the merged ones. */
+ * character per frame. Native frames: '#' is an evaluation loop, '+' another function of the
+ * interpreter, a digit a function of another library. Python frames: a letter is a function, a
+ * capital letter an entry frame, '.' an evaluation without a frame. The native and Python stacks
+ * are written innermost first, the merged stack outermost first. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Tests that modules are added to the table once, with their properties, and removed when
+/* Tests that each module is added to the table once, with its properties, and removed after it was
  * unloaded. */
 #include "heap/modules.h"
 
@@ -234,7 +234,7 @@ static void module_generation_changes_with_each_unload_and_reset(void **state)
 }
 
 /* The cache of unwind rules contains module numbers, which must not outlive the table. */
-static void frames_use_module_numbers_of_the_current_heap_table(void **state)
+static void unwound_frames_have_module_numbers_of_the_current_table(void **state)
 {
     struct unwind_frame frames[8];
     struct module_map map = {.start = 0x1000, .end = 0x2000, .base = 0x1000, .name = "/none"};
@@ -328,7 +328,7 @@ int main(void)
         TEST(encoded_frame_contains_module_number_and_offset),
         TEST(reloaded_library_keeps_its_module_number),
         TEST(module_generation_changes_with_each_unload_and_reset),
-        TEST(frames_use_module_numbers_of_the_current_heap_table),
+        TEST(unwound_frames_have_module_numbers_of_the_current_table),
         TEST(modules_beyond_the_maximum_are_counted_as_drops),
         TEST(threads_get_the_same_number_for_a_module),
     };

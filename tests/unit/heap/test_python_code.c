@@ -230,7 +230,7 @@ static void python_functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void code_file_path_that_did_not_fit_is_stored_later(void **state)
+static void file_path_that_did_not_fit_is_stored_once_there_is_space(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -262,7 +262,7 @@ static void python_code_is_added_again_to_a_new_table(void **state)
     assert_int_equal(heap_process.table->header.codes, first + 1);
 }
 
-/* The first line numbers of one thread's code differ from those of other threads. */
+/* Code objects of one thread. Their first line numbers differ from those of the other threads. */
 struct worker {
     uint32_t first_line;
     uint8_t codes[THREAD_CODES][256] __attribute__((aligned(16)));
@@ -298,7 +298,8 @@ static void threads_can_add_python_code_concurrently(void **state)
     for (int t = 0; t < THREADS; t++)
         for (uint32_t i = 0; i < THREAD_CODES; i++) {
             uint32_t index = workers[t].indices[i];
-            if (index == 0) /* Other threads were adding code, so adding failed three times. */
+            if (index == 0) /* All three attempts failed, because other threads were adding code at
+                               the same time. */
                 index = python_code_index((uintptr_t)workers[t].codes[i], &layout, &symbols);
             assert_int_not_equal(index, PYTHON_CODE_UNKNOWN);
             const struct heap_code *noted = &heap_process.table->codes[index];
@@ -320,7 +321,7 @@ int main(void)
         TEST(long_code_name_is_truncated_and_long_line_table_omitted),
         TEST(new_python_code_at_a_reused_address_gets_a_new_entry),
         TEST(python_functions_of_one_file_share_its_path),
-        TEST(code_file_path_that_did_not_fit_is_stored_later),
+        TEST(file_path_that_did_not_fit_is_stored_once_there_is_space),
         TEST(full_python_code_table_keeps_its_entries_and_counts_drops),
         TEST(python_code_is_added_again_to_a_new_table),
         TEST(threads_can_add_python_code_concurrently),

@@ -1,5 +1,5 @@
 /* Tests sample probabilities and weights against theory, and the interval under a simulated clock.
- * Bounds are five standard deviations wide, with fixed seeds. */
+ * Random seeds are fixed. Results may differ from theory by five standard deviations. */
 #include "heap/sampler.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static void sample_probability_is_never_zero(void **state)
     assert_true(sampler_probability(UINT64_MAX, 1) == 1);
 }
 
-static void sampling_draw_equals_the_logarithm_of_a_uniform_number(void **state)
+static void sampling_draw_is_minus_interval_times_ln_of_random_number(void **state)
 {
     uint64_t random = 1, same = 1;
 
@@ -97,7 +97,7 @@ static void check_weights(size_t size, uint64_t interval)
         bytes += (double)size / sampler_probability(size, drawn_under);
         objects += 1 / sampler_probability(size, drawn_under);
     }
-    /* A sample that is certain has no variance except rounding. */
+    /* If every block is sampled, only rounding errors remain. */
     double margin = 5 * sqrt(times * (1 - p) / p) + 1e-9 * times;
     assert_near(objects, times, margin);
     assert_near(bytes / (double)size, times, margin);
@@ -115,7 +115,7 @@ static void sample_weights_add_up_to_the_allocated_bytes(void **state)
             check_weights(sizes[i], intervals[k]);
 }
 
-static void sample_weights_add_up_with_mixed_sizes_and_intervals(void **state)
+static void sample_weights_of_mixed_sizes_add_up_to_allocated_bytes(void **state)
 {
     struct heap_thread t = {.random = 99};
     uint64_t choice = 5, interval;
@@ -152,7 +152,7 @@ static void first_allocation_of_a_thread_has_the_usual_sample_rate(void **state)
         assert_true(t.countdown >= 0);
         assert_int_equal(t.interval, BASE);
     }
-    /* These seeds differ in every run, so the bound is wider. */
+    /* These seeds differ in every run, so seven standard deviations are allowed. */
     assert_near(hits, p * TIMES, 7 * sqrt(TIMES * p * (1 - p)));
 }
 
@@ -186,7 +186,7 @@ static void negative_countdown_does_not_change_the_sample_rate(void **state)
     assert_near(hits, p * TIMES, 5 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void each_sampling_draw_adds_the_bytes_allocated_before_it(void **state)
+static void each_sampling_draw_adds_earlier_allocations_to_the_total(void **state)
 {
     struct heap_thread threads[2] = {{0}, {.random = 9}};
     uint64_t total = 0, interval;
@@ -233,7 +233,7 @@ static void largest_sizes_are_sampled_without_overflow(void **state)
     }
 }
 
-static void sample_has_the_interval_at_which_its_countdown_was_drawn(void **state)
+static void raised_sampling_interval_applies_from_the_next_draw_on(void **state)
 {
     struct heap_thread t = {.random = 1, .countdown = INT64_MIN};
     uint64_t interval;
@@ -360,7 +360,7 @@ static void raised_minimum_sampling_interval_is_kept_until_a_reset(void **state)
     assert_int_equal(sampler_floor(false), BASE);
 }
 
-static void clock_going_backwards_keeps_the_sampling_interval(void **state)
+static void sampling_interval_is_unchanged_if_the_clock_goes_backwards(void **state)
 {
     uint64_t now = 100 * SECOND;
 
@@ -379,17 +379,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(sample_probability_is_exact_for_all_sizes),
         FRESH(sample_probability_is_never_zero),
-        FRESH(sampling_draw_equals_the_logarithm_of_a_uniform_number),
+        FRESH(sampling_draw_is_minus_interval_times_ln_of_random_number),
         FRESH(sampling_draws_have_an_exponential_mean_and_tail),
         FRESH(sample_weights_add_up_to_the_allocated_bytes),
-        FRESH(sample_weights_add_up_with_mixed_sizes_and_intervals),
+        FRESH(sample_weights_of_mixed_sizes_add_up_to_allocated_bytes),
         FRESH(first_allocation_of_a_thread_has_the_usual_sample_rate),
         FRESH(each_new_thread_gets_a_different_random_seed),
         FRESH(negative_countdown_does_not_change_the_sample_rate),
-        FRESH(each_sampling_draw_adds_the_bytes_allocated_before_it),
+        FRESH(each_sampling_draw_adds_earlier_allocations_to_the_total),
         FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
-        FRESH(sample_has_the_interval_at_which_its_countdown_was_drawn),
+        FRESH(raised_sampling_interval_applies_from_the_next_draw_on),
         FRESH(sampling_intervals_are_rounded_up_to_64_bytes),
         FRESH(low_sample_rate_keeps_the_sampling_interval),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
@@ -397,7 +397,7 @@ int main(void)
         FRESH(short_bursts_at_a_low_mean_rate_keep_the_sampling_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
         FRESH(raised_minimum_sampling_interval_is_kept_until_a_reset),
-        FRESH(clock_going_backwards_keeps_the_sampling_interval),
+        FRESH(sampling_interval_is_unchanged_if_the_clock_goes_backwards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,8 @@ static void call_sites_beyond_the_maximum_become_site_zero(void **state)
     assert_int_equal(stacks_site(&known, 1), 5);
 }
 
-/* Adds stacks of 100 frames until ENOUGH nodes are used, so that nodes run out before sites. */
+/* Adds stacks of 100 frames until ENOUGH nodes are used. With stacks this long, the tree runs out
+ * of nodes before it runs out of call sites. */
 static void fill_tree(uint32_t enough)
 {
     for (uint64_t k = 1; heap_process.table->header.nodes < enough; k++) {
@@ -188,7 +189,7 @@ static void full_stack_tree_drops_the_innermost_frames(void **state)
     assert_int_equal(drops(HEAP_DROP_SITES), 0);
 }
 
-static void byte_totals_of_call_sites_add_up(void **state)
+static void totals_of_a_call_site_are_sums_of_sample_weights(void **state)
 {
     const struct heap_site *site = &heap_process.table->sites[7];
 
@@ -249,7 +250,7 @@ int main(void)
         FRESH(nearly_full_stack_tree_keeps_the_innermost_python_frames),
         FRESH(nearly_full_stack_tree_keeps_the_innermost_native_frames),
         FRESH(full_stack_tree_drops_the_innermost_frames),
-        FRESH(byte_totals_of_call_sites_add_up),
+        FRESH(totals_of_a_call_site_are_sums_of_sample_weights),
         FRESH(new_stack_tree_contains_only_the_root),
         FRESH(stack_lookup_without_a_table_finds_nothing),
     };

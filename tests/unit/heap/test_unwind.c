@@ -37,7 +37,9 @@ static int make_table(void **state)
     table = heap_process.table;
     modules_reset();
     unwind_reset();
-    backtrace(unused, 4); /* The first call of backtrace() loads a library. */
+    backtrace(
+        unused,
+        4); /* The first call of backtrace() loads a library, so it is made before the tests. */
     return 0;
 }
 
@@ -180,7 +182,7 @@ static void stack_of_a_callback_from_libc_is_unwound_through_libc(void **state)
 
 /* A second libc in a separate namespace serves as a library that is loaded, calls back, and is
  * unloaded. */
-static void library_is_unwound_after_every_reload(void **state)
+static void frames_of_a_library_are_unwound_after_every_reload(void **state)
 {
     typedef void sort_function(void *, size_t, size_t, int (*)(const void *, const void *));
     enum { ROUNDS = 8 };
@@ -211,7 +213,8 @@ static void library_is_unwound_after_every_reload(void **state)
     }
 }
 
-/* A function that realigns its stack stores a pointer, through which its frame is found. */
+/* The compiler lets a function that realigns its stack store a pointer, through which its frame is
+ * found. */
 __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
 {
     _Alignas(128) volatile char room[256];
@@ -260,7 +263,7 @@ static void with_handler(int flags)
     sigaction(SIGUSR1, &before, NULL);
 }
 
-static void trace_of_signal_handler_has_the_interrupted_code(void **state)
+static void stack_of_a_signal_handler_includes_the_interrupted_code(void **state)
 {
     (void)state;
     with_handler(0);
@@ -269,7 +272,7 @@ static void trace_of_signal_handler_has_the_interrupted_code(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void trace_of_handler_on_alternate_stack_has_interrupted_code(void **state)
+static void interrupted_code_is_found_from_an_alternate_signal_stack(void **state)
 {
     char *memory =
         mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -634,11 +637,11 @@ int main(void)
         TEST(recursion_is_unwound_at_every_depth),
         TEST(deep_stack_keeps_its_innermost_frames),
         TEST(stack_of_a_callback_from_libc_is_unwound_through_libc),
-        TEST(library_is_unwound_after_every_reload),
+        TEST(frames_of_a_library_are_unwound_after_every_reload),
         TEST(function_that_realigns_its_stack_is_unwound),
 #ifdef __x86_64__
-        TEST(trace_of_signal_handler_has_the_interrupted_code),
-        TEST(trace_of_handler_on_alternate_stack_has_interrupted_code),
+        TEST(stack_of_a_signal_handler_includes_the_interrupted_code),
+        TEST(interrupted_code_is_found_from_an_alternate_signal_stack),
         TEST(signal_at_the_first_instruction_of_a_function_is_unwound),
 #endif
         TEST(stacks_of_other_threads_are_unwound_to_their_start),

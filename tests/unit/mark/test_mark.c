@@ -186,7 +186,7 @@ static void largest_64_bit_step_number_is_accepted(void **state)
     assert_int_equal(m.has, MARK_HAS_STEP | MARK_HAS_MAX_STEPS);
 }
 
-static void mark_epoch_must_be_a_finite_nonnegative_number(void **state)
+static void epoch_of_a_mark_must_be_a_finite_nonnegative_number(void **state)
 {
     static const char *const bad[] = {"nan",   "inf", "-inf", "infinity", "1e999", "-1",
                                       "0x1p3", "1,5", "1.5x", "",         ".",     "e5"};
@@ -258,7 +258,7 @@ static void truncated_marks_are_parsed_or_refused(void **state)
     }
 }
 
-static void mark_send_returns_the_reason_for_a_failure(void **state)
+static void sending_a_mark_returns_the_errno_of_a_failure(void **state)
 {
     char path[200];
 
@@ -272,7 +272,7 @@ static void mark_send_returns_the_reason_for_a_failure(void **state)
     assert_int_equal(mark_send("/nowhere/at/all", "KIND=step", 9, 1), -ENOENT);
 }
 
-static void send_to_a_full_mark_socket_returns_eagain(void **state)
+static void sending_to_a_full_mark_socket_returns_eagain(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char folder[] = "/tmp/ebb-test-XXXXXX";
@@ -292,7 +292,7 @@ static void send_to_a_full_mark_socket_returns_eagain(void **state)
     rmdir(folder);
 }
 
-static void figure_name_is_split_into_name_and_sender_pid(void **state)
+static void figure_name_in_a_recording_is_split_into_name_and_pid(void **state)
 {
     char name[8];
     int32_t pid;
@@ -314,7 +314,7 @@ static void figure_name_is_split_into_name_and_sender_pid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figure_name_is_split_into_name_and_sender_pid),
+        cmocka_unit_test(figure_name_in_a_recording_is_split_into_name_and_pid),
         cmocka_unit_test(step_mark_with_all_keys_is_decoded),
         cmocka_unit_test(mark_without_final_newline_is_accepted),
         cmocka_unit_test(every_mark_kind_is_parsed_from_its_name),
@@ -324,12 +324,12 @@ int main(void)
         cmocka_unit_test(mark_with_a_malformed_line_is_refused),
         cmocka_unit_test(mark_with_an_invalid_number_is_refused),
         cmocka_unit_test(largest_64_bit_step_number_is_accepted),
-        cmocka_unit_test(mark_epoch_must_be_a_finite_nonnegative_number),
+        cmocka_unit_test(epoch_of_a_mark_must_be_a_finite_nonnegative_number),
         cmocka_unit_test(mark_with_nul_or_invalid_utf8_is_refused),
         cmocka_unit_test(longest_mark_is_accepted_and_a_longer_one_refused),
         cmocka_unit_test(truncated_marks_are_parsed_or_refused),
-        cmocka_unit_test(mark_send_returns_the_reason_for_a_failure),
-        cmocka_unit_test(send_to_a_full_mark_socket_returns_eagain),
+        cmocka_unit_test(sending_a_mark_returns_the_errno_of_a_failure),
+        cmocka_unit_test(sending_to_a_full_mark_socket_returns_eagain),
     };
 
     return cmocka_run_group_tests_name("mark", tests, NULL, NULL);

@@ -104,7 +104,7 @@ static pid_t send_from_child(struct fixture *f, const char *s)
     return pid;
 }
 
-static void received_mark_has_its_time_and_sender(void **state)
+static void received_mark_has_a_time_and_the_pid_of_its_sender(void **state)
 {
     struct fixture *f = *state;
 
@@ -308,7 +308,8 @@ static void files_in_a_folder_that_ebb_did_not_create_are_kept(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Creates a receiver below FOLDER in a process that is killed, so that its folder remains. */
+/* Creates a receiver below FOLDER in a process, and kills the process, so that the receiver's
+ * folder remains. RET is the path of that folder. */
 static void make_abandoned(struct fixture *f, const char *folder, char ret[108])
 {
     int pair[2], status;
@@ -339,7 +340,7 @@ static void change_boot(const char *folder, const char *boot)
     assert_true(!boot || symlink(boot, path) == 0);
 }
 
-static void socket_folders_of_killed_receivers_are_removed_later(void **state)
+static void abandoned_socket_folders_are_removed_by_a_later_receiver(void **state)
 {
     struct fixture *f = *state;
     char dead[108], elsewhere[108], old[108], alive[108];
@@ -352,7 +353,7 @@ static void socket_folders_of_killed_receivers_are_removed_later(void **state)
     /* The boot id of this folder is that of another machine. */
     change_boot(elsewhere, "00000000-0000-0000-0000-000000000000");
     make_abandoned(f, f->folder, old);
-    /* This folder seems to come from a version of ebb that did not sign its folders. */
+    /* Without a boot id, the folder looks as if an earlier version of ebb had created it. */
     change_boot(old, NULL);
     setenv("XDG_RUNTIME_DIR", f->folder, 1);
     assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &living, &err), 0);
@@ -407,7 +408,8 @@ static void marks_of_another_user_are_refused(void **state)
     int status = -1;
     pid_t pid;
 
-    /* Without a second user, only the mode of the folder can be checked. */
+    /* If the test is not run as root, it cannot act as a second user, so only the mode of the
+     * folder is checked. */
     if (geteuid() != 0) {
         struct stat st;
 
@@ -622,7 +624,7 @@ static void loop_iteration_reads_at_most_256_marks_of_a_flood(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(received_mark_has_its_time_and_sender),
+        TEST(received_mark_has_a_time_and_the_pid_of_its_sender),
         TEST(mark_for_several_steps_arrives_as_several_marks),
         TEST(mark_sender_pid_comes_from_the_kernel_not_from_the_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),
@@ -631,7 +633,7 @@ int main(void)
         TEST(socket_folder_is_private_and_removed_at_the_end),
         TEST(socket_folder_is_removed_even_if_the_job_added_files),
         TEST(files_in_a_folder_that_ebb_did_not_create_are_kept),
-        TEST(socket_folders_of_killed_receivers_are_removed_later),
+        TEST(abandoned_socket_folders_are_removed_by_a_later_receiver),
         TEST(runtime_folder_that_cannot_be_written_is_skipped),
         TEST(marks_of_another_user_are_refused),
         TEST(rank_that_sent_hello_receives_checkpoint_requests),

@@ -28,7 +28,7 @@ static uint64_t slow_ns(const struct step_times *t)
     return ns;
 }
 
-static void slow_step_time_is_unknown_before_three_steps(void **state)
+static void step_times_have_no_90th_percentile_before_three_steps(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -85,7 +85,7 @@ static void slow_evaluations_do_not_change_the_median_step_time(void **state)
     assert_int_equal(slow_ns(&t), 300 * NS_PER_S);
 }
 
-static void single_stalled_step_does_not_change_the_slow_step_time(void **state)
+static void single_stalled_step_does_not_change_the_90th_percentile(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -106,12 +106,12 @@ static void step_times_are_forgotten_after_many_newer_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slow_step_time_is_unknown_before_three_steps),
+        cmocka_unit_test(step_times_have_no_90th_percentile_before_three_steps),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(step_sent_by_several_ranks_is_timed_only_once),
         cmocka_unit_test(time_until_a_lower_step_number_is_not_measured),
         cmocka_unit_test(slow_evaluations_do_not_change_the_median_step_time),
-        cmocka_unit_test(single_stalled_step_does_not_change_the_slow_step_time),
+        cmocka_unit_test(single_stalled_step_does_not_change_the_90th_percentile),
         cmocka_unit_test(step_times_are_forgotten_after_many_newer_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

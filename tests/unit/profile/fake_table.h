@@ -10,12 +10,12 @@ struct fake {
 
 enum { FAKE_START_S = 100, FAKE_INTERVAL = 512 * 1024 };
 
-/* Creates an empty, sealed table of process PID that begins at FAKE_START_S. */
+/* Creates an empty, sealed table of process PID, with FAKE_START_S as its start time. */
 void fake_open(struct fake *f, int32_t pid);
 void fake_close(struct fake *f);
 struct heap_text fake_text(struct fake *f, const char *s);
-/* Each function returns the index of the new entry. Frames are Python frames with CODE, or frames
- * of MODULE (0-based). */
+/* Each function returns the index of the new entry. A frame is a Python frame with CODE or a native
+ * frame with MODULE (0-based). */
 uint32_t fake_module(struct fake *f, const char *path, uint64_t base);
 uint32_t fake_code(struct fake *f, const char *file, const char *name, uint32_t first_line);
 uint64_t fake_frame_python(uint32_t code, uint32_t instr);

@@ -248,7 +248,7 @@ static void heap_file_of_a_process_is_created_with_its_first_reading(void **stat
     collect_tick(f->collect, after_s(f, 2.5));
     assert_int_equal(count_files(f, false), 1);
     json_t *p = process(f, 0);
-    /* The pid comes from the kernel; the message names pid 1. */
+    /* The pid is the one that the kernel reports, although the message has pid 1. */
     assert_int_equal(json_integer_value(json_object_get(p, "pid")), getpid());
     assert_string_equal(json_string_value(json_object_get(p, "file")), own_name(""));
     assert_true(json_is_true(json_object_get(p, "is_alive")));
@@ -295,7 +295,8 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     assert_int_equal(count_files(f, false), 0);
     collect_mark(f->collect, &second);
     assert_int_equal(count_files(f, false), 1);
-    collect_tick(f->collect, after_s(f, 10)); /* The reading is due, but waits for a step. */
+    collect_tick(f->collect,
+                 after_s(f, 10)); /* The reading is due, but may still wait for a step. */
     collect_tick(f->collect, after_s(f, 16)); /* The reading no longer waits for a step. */
     struct profile *p = read_own(f);
     assert_int_equal(p->n_readings, 3);
@@ -306,7 +307,7 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     profile_free(p);
 }
 
-static void process_that_sends_steps_is_read_at_its_own_steps(void **state)
+static void heap_of_a_process_that_sends_steps_is_read_at_its_steps(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -436,7 +437,7 @@ static void short_lived_process_without_live_memory_has_no_heap_file(void **stat
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void heap_table_without_samples_leaves_no_file(void **state)
+static void process_whose_heap_table_has_no_samples_has_no_heap_file(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = spawn_child(f);
@@ -589,7 +590,7 @@ static void note_figure(void *user, int32_t pid, const char *name, uint64_t valu
                                          : &r->allocated) = value;
 }
 
-static void private_and_shared_and_allocated_bytes_become_figures(void **state)
+static void private_shared_and_allocated_bytes_are_reported_as_figures(void **state)
 {
     struct fixture *f = *state;
     struct reported r = {0};
@@ -700,13 +701,13 @@ int main(void)
         T(heap_file_of_a_process_is_created_with_its_first_reading),
         T(heap_readings_are_taken_only_when_due),
         T(due_heap_reading_waits_for_the_next_step),
-        T(process_that_sends_steps_is_read_at_its_own_steps),
+        T(heap_of_a_process_that_sends_steps_is_read_at_its_steps),
         T(heap_reading_is_taken_at_the_end_of_the_first_step),
         T(heap_snapshot_is_taken_at_the_end_of_an_epoch),
         T(reused_pid_gets_a_second_heap_file),
         T(killed_process_gets_a_final_heap_reading),
         T(short_lived_process_without_live_memory_has_no_heap_file),
-        T(heap_table_without_samples_leaves_no_file),
+        T(process_whose_heap_table_has_no_samples_has_no_heap_file),
         T(exit_of_a_profiled_process_is_detected_by_its_pidfd),
         T(invalid_hello_of_a_profiler_leaks_no_descriptor),
         T(extra_descriptors_sent_by_a_profiler_are_closed),
@@ -718,7 +719,7 @@ int main(void)
         T(requested_heap_reading_includes_processes_not_read_before),
         T(requested_heap_reading_is_written_to_the_heap_file),
         T(heap_file_with_least_live_bytes_is_removed_at_the_file_limit),
-        T(private_and_shared_and_allocated_bytes_become_figures),
+        T(private_shared_and_allocated_bytes_are_reported_as_figures),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@
 struct fixture {
     char path[32];
     int fd;
-    uint64_t later_ns; /* Delay of the histories' start time in ns. */
+    uint64_t later_ns; /* added to the start time of each history, in ns */
 };
 
 static int setup(void **state)
@@ -152,7 +152,7 @@ static void heap_history_after_the_last_exec_is_chosen(void **state)
     }
 }
 
-static void invalid_heap_file_is_an_error_only_without_a_valid_one(void **state)
+static void invalid_heap_file_is_an_error_if_no_valid_one_exists(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -212,8 +212,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(heap_history_after_the_last_exec_is_chosen, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(invalid_heap_file_is_an_error_only_without_a_valid_one,
-                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(invalid_heap_file_is_an_error_if_no_valid_one_exists, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

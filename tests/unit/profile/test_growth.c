@@ -33,7 +33,7 @@ struct story {
     struct err err;
 };
 
-/* cmocka compares only values of type float. */
+/* cmocka's own comparison takes arguments of type float, which is too imprecise. */
 #define assert_near(value, wanted, by) near(value, wanted, by, __LINE__)
 static void near(double value, double wanted, double by, int line)
 {
@@ -235,7 +235,8 @@ static void growth_of_a_late_call_site_is_measured_from_zero(void **state)
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     const struct growth_row *r = &s->growth.rows[0];
     assert_string_equal(r->name->function, "evaluate");
-    /* The growth is the baseline of the last tenth minus the live bytes at the start. */
+    /* The growth is the baseline of the last tenth of the run minus the live bytes at the start,
+     * which are 0. */
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
@@ -535,7 +536,8 @@ static void memory_loaded_before_the_first_step_is_not_growth(void **state)
     assert_near(row(s, "load_model")->growth_bytes, 0, 0);
     assert_near(row(s, "leak")->growth_bytes,
                 (leaks(READINGS - (READINGS - 40) / 10) - leaks(40)) * MIB, 1);
-    for (size_t i = 40; i < 120; i++) /* The first step comes after most of the run. */
+    for (size_t i = 40; i < 120;
+         i++) /* Now more than half of the run passes before the first step. */
         s->readings[i].has_step = false;
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     assert_near(row(s, "load_model")->growth_bytes, 500 * MIB, 1);
@@ -630,7 +632,7 @@ static void survivors_are_live_at_to_step_and_older_than_from_step(void **state)
     assert_near(row(s, "leak")->growth_bytes, 14000, 0);
 }
 
-static void survivors_without_a_snapshot_or_step_are_an_error(void **state)
+static void listing_survivors_without_a_snapshot_or_step_is_an_error(void **state)
 {
     struct story *s = *state;
     const int64_t bad[][2] = {{100, 400}, {7777, 1000}, {100, 7777}, {600, 100}};
@@ -710,7 +712,7 @@ int main(void)
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(error_for_an_unknown_step_names_the_known_range),
         TEST(survivors_are_live_at_to_step_and_older_than_from_step),
-        TEST(survivors_without_a_snapshot_or_step_are_an_error),
+        TEST(listing_survivors_without_a_snapshot_or_step_is_an_error),
         TEST(growth_up_to_a_given_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),
         TEST(one_heap_reading_is_enough_for_live_bytes),

@@ -1,5 +1,5 @@
-/* Tests growth at call sites: kept memory, temporary batches, sampling error, and growth per unit
- * of work. */
+/* Tests growth at call sites: memory that is never freed, temporary batches, sampling error, and
+ * growth per unit of work. */
 #include "profile/held.h"
 
 #include <math.h>
@@ -53,7 +53,8 @@ static void begin(struct history *h)
     }
 }
 
-/* At reading I, SITE has BYTES live and FREED freed, with a standard deviation of DEVIATION. */
+/* Sets SITE at reading I: BYTES are live, with a standard deviation of DEVIATION, and FREED bytes
+ * have been freed. */
 static void hold(struct history *h, int i, uint32_t site, double bytes, double freed,
                  double deviation)
 {
@@ -80,7 +81,7 @@ static struct model_sites sites_of(struct history *h)
     return s;
 }
 
-static void growth_includes_kept_memory_but_not_temporary_batches(void **state)
+static void growth_includes_unfreed_memory_but_not_temporary_batches(void **state)
 {
     struct history h;
     (void)state;
@@ -182,7 +183,7 @@ static void growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown(void **stat
     assert_true(s.known && s.sustained == 0 && s.slowed == 0);
 }
 
-static void four_heap_readings_give_no_evidence(void **state)
+static void four_heap_readings_are_too_few_for_evidence(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -199,7 +200,7 @@ static void four_heap_readings_give_no_evidence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_includes_kept_memory_but_not_temporary_batches),
+        cmocka_unit_test(growth_includes_unfreed_memory_but_not_temporary_batches),
         cmocka_unit_test(temporary_batches_alone_are_not_growth),
         cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
         cmocka_unit_test(growth_below_the_sampling_error_is_ignored),
@@ -207,7 +208,7 @@ int main(void)
         cmocka_unit_test(growth_that_goes_on_after_first_epoch_counts_as_sustained),
         cmocka_unit_test(growth_of_cache_filled_in_first_epoch_counts_as_slowed),
         cmocka_unit_test(growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown),
-        cmocka_unit_test(four_heap_readings_give_no_evidence),
+        cmocka_unit_test(four_heap_readings_are_too_few_for_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Tests marks of kind kept, which come from the job and are untrusted. */
+/* Tests KIND=kept marks, which come from the job and are untrusted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void growing_container_is_described_with_its_step_range(void **state)
     assert_null(kept_of(&lists, PID + 1));
 }
 
-static void maximum_number_of_entries_is_part_of_the_container_text(void **state)
+static void container_description_has_the_maximum_entry_count(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -63,7 +63,7 @@ static void maximum_number_of_entries_is_part_of_the_container_text(void **state
     assert_non_null(l);
     assert_string_equal(kept_text(text, l, 0),
                         "Features.cache (dict): 76 entries added from step 21 to "
-                        "step 40, at most 19.0 MiB; it holds at most 4000 entries");
+                        "step 40, at most 19.0 MiB; it is limited to 4000 entries");
 }
 
 static void new_container_report_replaces_the_previous_report(void **state)
@@ -177,7 +177,7 @@ static void container_figures_are_used_if_no_report_has_arrived(void **state)
     assert_non_null(l);
     assert_int_equal(l->count, 1); /* the dictionary gained less than 1 MiB */
     assert_string_equal(kept_text(text, l, 0),
-                        "seen of main(): 30 entries added, at most 10.0 MiB; it holds at most 500 "
+                        "seen of main(): 30 entries added, at most 10.0 MiB; it is limited to 500 "
                         "entries");
     run_free(run);
 }
@@ -252,7 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
-        cmocka_unit_test_setup(maximum_number_of_entries_is_part_of_the_container_text, begin),
+        cmocka_unit_test_setup(container_description_has_the_maximum_entry_count, begin),
         cmocka_unit_test_setup(new_container_report_replaces_the_previous_report, begin),
         cmocka_unit_test_setup(container_description_without_steps_omits_the_step_range, begin),
         cmocka_unit_test_setup(container_description_mentions_autograd_graphs, begin),

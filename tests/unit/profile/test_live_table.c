@@ -264,7 +264,7 @@ static void only_resident_bytes_of_large_private_blocks_are_counted(void **state
     close(pagemap);
 }
 
-static void heap_table_pages_that_were_released_are_read_again(void **state)
+static void heap_table_can_be_read_again_after_its_pages_are_dropped(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -313,7 +313,7 @@ static int memfd_of(size_t bytes, int seals)
     return fd;
 }
 
-/* Reading a mapping that shrinks, or is shorter than announced, could raise SIGBUS. */
+/* If the mapping shrank, or were shorter than its header states, reading it could raise SIGBUS. */
 static void heap_table_that_is_too_short_or_can_be_resized_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -360,7 +360,7 @@ int main(void)
         T(counters_of_an_unknown_call_site_are_zero),
         T(cost_of_the_profiler_is_read_from_the_table_header),
         T(bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping),
-        T(heap_table_pages_that_were_released_are_read_again),
+        T(heap_table_can_be_read_again_after_its_pages_are_dropped),
         T(error_for_another_heap_table_version_names_both_versions),
         T(heap_table_with_wrong_magic_or_size_is_refused),
         T(heap_table_that_is_too_short_or_can_be_resized_is_refused),

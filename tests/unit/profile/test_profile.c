@@ -141,7 +141,7 @@ static void heap_readings_of_a_short_idle_time_at_the_end_are_excluded(void **st
     (void)state;
     assert_int_equal(working_before(3), WORKING_MAX - 3);
     assert_int_equal(working_before(9), WORKING_MAX - 9);
-    /* The idle time is too long to be the end of the run. */
+    /* An idle time this long is not treated as the end of the run. */
     assert_int_equal(working_before(30), WORKING_MAX);
 }
 

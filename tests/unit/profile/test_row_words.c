@@ -30,7 +30,7 @@ struct run {
 };
 
 /* A call site: the size of its objects, and the bytes that it allocates just before reading I and
- * keeps. */
+ * never frees. */
 struct site_plan {
     const char *function;
     double object_bytes;
@@ -221,7 +221,7 @@ static bool no_row_leaks(struct run *r)
     return true;
 }
 
-static void leaking_heap_row_of_a_filling_job_is_filling(void **state)
+static void leaking_heap_row_is_reported_as_filling_if_the_job_fills(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_LEAKING, VERDICT_FILLING};
     struct run *r = run_new(1, 320 * MIB, 64 * KIB);
@@ -277,7 +277,7 @@ int main(void)
         cmocka_unit_test(growing_heap_row_comes_first_if_the_job_leaks),
         cmocka_unit_test(heap_row_whose_growth_ended_is_not_leaking),
         cmocka_unit_test(heap_row_of_a_healthy_job_is_never_leaking),
-        cmocka_unit_test(leaking_heap_row_of_a_filling_job_is_filling),
+        cmocka_unit_test(leaking_heap_row_is_reported_as_filling_if_the_job_fills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Tests the history of a heap: written from a table, read back, damaged, and on a full disk. */
+/* Tests heap histories: writing them from a table, reading them back, damaged files, and a full
+ * disk. */
 #include "profile/store.h"
 
 #include <stdarg.h>
@@ -203,7 +204,7 @@ static void differences_between_heap_readings_add_up_to_the_last_reading(void **
     profile_free(p);
 }
 
-static void sites_without_live_bytes_are_only_in_the_last_heap_reading(void **state)
+static void call_sites_without_live_bytes_are_only_in_last_heap_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -287,7 +288,7 @@ static void heap_snapshot_has_samples_of_every_kind(void **state)
     profile_free(p);
 }
 
-static void sample_with_a_time_in_the_future_has_age_0(void **state)
+static void sample_allocated_after_its_snapshot_has_age_0(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -516,7 +517,7 @@ static void intact_blocks_of_a_truncated_heap_history_are_read(void **state)
     buf_fini(&b);
 }
 
-/* Data written later must not depend on data that the disk refused. */
+/* The disk refused some data. Data that is written later must not depend on it. */
 static void heap_history_continues_after_the_disk_was_full(void **state)
 {
     struct fixture *f = *state;
@@ -586,10 +587,10 @@ int main(void)
         T(stored_heap_names_and_stacks_are_read_back),
         T(heap_reading_has_the_live_bytes_of_each_call_site),
         T(differences_between_heap_readings_add_up_to_the_last_reading),
-        T(sites_without_live_bytes_are_only_in_the_last_heap_reading),
+        T(call_sites_without_live_bytes_are_only_in_last_heap_reading),
         T(each_heap_reading_has_its_own_arena_bytes),
         T(heap_snapshot_has_every_sample_with_its_age),
-        T(sample_with_a_time_in_the_future_has_age_0),
+        T(sample_allocated_after_its_snapshot_has_age_0),
         T(heap_snapshot_is_taken_after_growth_or_an_epoch),
         T(repeated_requests_for_readings_do_not_fill_the_heap_file),
         T(heap_readings_become_rarer_in_long_runs_and_large_files),

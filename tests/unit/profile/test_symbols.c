@@ -165,7 +165,7 @@ static void inlined_functions_come_first_with_their_lines(void **state)
     assert_ptr_equal(again[0].function, found[0].function);
 }
 
-static void program_without_debug_info_uses_its_symbol_table(void **state)
+static void functions_without_debug_info_get_symbol_table_names(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -179,7 +179,7 @@ static void program_without_debug_info_uses_its_symbol_table(void **state)
                         "ebb::Profiler::take(std::vector<int, std::allocator<int> > const&)");
 }
 
-static void stripped_program_uses_names_of_its_separate_debug_file(void **state)
+static void names_of_a_stripped_program_come_from_its_debug_file(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -346,10 +346,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(inlined_functions_come_first_with_their_lines, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(program_without_debug_info_uses_its_symbol_table, setup,
+        cmocka_unit_test_setup_teardown(functions_without_debug_info_get_symbol_table_names, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(stripped_program_uses_names_of_its_separate_debug_file,
-                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(names_of_a_stripped_program_come_from_its_debug_file, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(debuglink_file_is_verified_by_its_checksum, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(debug_file_with_another_build_id_is_ignored, setup,

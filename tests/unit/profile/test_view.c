@@ -1,4 +1,4 @@
-/* Tests a profile as plain data for views, and as JSON. */
+/* Tests the conversion of a profile to plain data for views, and of that data to JSON and back. */
 #include "profile/view.h"
 
 #include <setjmp.h>
