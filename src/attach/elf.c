@@ -32,8 +32,8 @@ static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t pag
     m->tail_bytes = (page_bytes - end % page_bytes) % page_bytes;
 }
 
-/* Returns the memory address of an entry of the dynamic section. glibc's loader has already
- * replaced the file addresses there by memory addresses; musl's loader leaves them unchanged. */
+/* Returns the memory address of an entry of the dynamic section. In that section, glibc's loader
+ * has already replaced the file addresses by memory addresses; musl's loader keeps them. */
 static uint64_t in_memory(const struct elf_module *m, uint64_t address)
 {
     return address < m->bias ? address + m->bias : address;

@@ -15,9 +15,9 @@
 
 enum {
     FREEZE_MS = 10, /* maximum time for which the process is paused */
-    /* The time between two attempts doubles from RETRY_MS to RETRY_MOST_MS. An attempt may fail on
-     * a machine with many more runnable threads than cores, because a thread then takes longer than
-     * FREEZE_MS to stop. */
+    /* The time to the next attempt doubles from RETRY_MS up to RETRY_MOST_MS. An attempt may fail
+       on a machine with many more runnable threads than cores, because a thread then takes longer
+       than FREEZE_MS to stop. */
     RETRY_MS = 20,
     RETRY_MOST_MS = 320,
     RETRY_S = 10, /* time limit of all attempts */

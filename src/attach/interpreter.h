@@ -1,5 +1,6 @@
-/* Finds the Python interpreter of a process in its memory, and the fields through which another
- * process can make it run code. Every offset is verified against the running interpreter. */
+/* Finds the Python interpreter in the memory of a process, and the fields through which another
+ * process can make the interpreter run code. Every offset is verified against the running
+ * interpreter. */
 #pragma once
 
 #include <stdbool.h>

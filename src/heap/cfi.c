@@ -10,8 +10,8 @@
 enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
 enum { REMEMBERED_MAX = 8 };
 
-/* The encoding of a pointer: the low four bits are its format, and the bits above say which base
- * address to add to it. */
+/* The encoding of a pointer: the low four bits are its format, and the bits above select the base
+ * address that is added to it. */
 enum {
     ENC_FORM = 0x0f,
     ENC_BASE = 0x70,

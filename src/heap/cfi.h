@@ -1,5 +1,5 @@
-/* Call frame information: finds in a library's .eh_frame_hdr the rule that leads from an
- * instruction to its caller. x86-64 only. The bytes of the section are untrusted. */
+/* Call frame information: finds the rule that leads from an instruction to the caller of its
+ * function. Uses the library's .eh_frame_hdr, whose bytes are untrusted. x86-64 only. */
 #pragma once
 
 #include <stddef.h>

@@ -31,11 +31,11 @@ typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
  *
  * The hooks call the function that the dynamic linker would have chosen. This is the first
  * definition after this library among the libraries loaded at program start, or else the
- * definition in the caller's own libraries, because each copy of torch has its own definition.
+ * definition in a library that the caller was linked with, because each copy of torch has its own.
  *
  * dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's allocator.
  * Another thread may hold the dynamic linker's lock while it loads a library whose constructor
- * waits for that allocator. From glibc 2.35 on, the search in the caller's libraries takes no lock.
+ * waits for that allocator. From glibc 2.35 on, the search in those libraries takes no lock.
  * The last resort is dl_iterate_phdr, whose lock is never held while code of the job runs. */
 
 struct real {

@@ -34,7 +34,7 @@ const char *life_attach(const char *socket, uint64_t interval, uint64_t filters)
 bool life_detach(void);
 /* Waits a tenth of a millisecond for another thread. */
 void life_pause(void);
-/* Turns profiling off for the rest of the process. */
+/* Turns profiling off until the process exits. */
 void life_give_up(void);
 bool life_is_given_up(void);
 /* Returns true if this process has a table to write into. Preserves errno. */

@@ -44,11 +44,11 @@ struct live_sample {
     enum heap_kind kind;
 };
 
-/* Adds a sample before P is returned to the program. Removes an old sample at P first. Returns
- * false if the table is full; the caller may then call live_thin and try again. If that fails too,
- * the caller counts the drop. */
+/* Adds a sample for P; called before P is returned to the program. Removes an old sample at P
+ * first. Returns false if the table is full; the caller may then call live_thin and try again. If
+ * that fails too, the caller counts the drop. */
 bool live_add(const void *p, const struct live_sample *sample);
-/* Removes the sample at P before P is freed. Returns false if P was not sampled. */
+/* Removes the sample at P; called before P is freed. Returns false if P was not sampled. */
 bool live_end(const void *p, struct live_sample *ret);
 /* Finds the sample at P without removing it. */
 bool live_find(const void *p, struct live_sample *ret);

@@ -1,5 +1,5 @@
-/* The modules in the heap table: each library is added once, at its first frame in a sample.
- * Adding a module takes a lock; finding one does not. */
+/* The modules in the heap table: each library is added once, when one of its frames first occurs in
+ * a sample. Adding a module takes a lock; finding one does not. */
 #include "heap/modules.h"
 
 #include <errno.h>

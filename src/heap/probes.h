@@ -2,9 +2,9 @@
  * weight) and otel_memory:free(pointer), for sampled blocks of the heap. weight is an unbiased
  * estimate of the bytes that the sample stands for.
  *
- * A probe is a nop that a tracer turns into a trap, and a note in the ELF file that describes it.
- * The tracer increments the probe's semaphore while it listens. A semaphore is checked only for
- * sampled blocks, so blocks that are not sampled cost nothing more. */
+ * A probe consists of a nop, which a tracer turns into a trap, and a note in the ELF file, which
+ * describes the probe. The tracer increments the probe's semaphore while it listens. Semaphores are
+ * checked only for sampled blocks, so the probes add no cost to other blocks. */
 #pragma once
 
 #include "heap/heap.h"

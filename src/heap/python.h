@@ -9,8 +9,8 @@ struct python_frame {
     /* HEAP_FRAME_PYTHON | code | instruction. 0 for an evaluation loop that has not entered its
      * function yet: the loop is on the C stack, but no Python frame exists. */
     uint64_t word;
-    /* True if C code called the function: the frames below it belong to another evaluation loop on
-     * the C stack. */
+    /* True if C code called the function: the frames of its callers belong to another evaluation
+     * loop on the C stack. */
     bool is_entry;
 };
 

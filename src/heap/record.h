@@ -11,13 +11,13 @@ struct live_sample;
  * sample. P must not be NULL. Preserves errno. */
 void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind);
 /* Records a GPU block that sampler_hit_gpu chose; KEY is from gpu_key. If the thread runs Python,
- * native frames are left out, which takes a tenth of the time. */
+ * native frames are left out, so that recording takes only a tenth of the time. */
 void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu);
 /* Returns the call site that a block on GPU would have with the current stack, or 0 if unknown.
  * Takes no sample. Preserves errno. */
 uint32_t record_gpu_site(unsigned gpu);
-/* Ends the sample at P before P is freed; called if live_maybe returned true. Returns true if P
- * was sampled. Preserves errno. */
+/* Ends the sample at P. To be called before P is freed, if live_maybe returned true. Returns true
+ * if P was sampled. Preserves errno. */
 bool record_end(const void *p);
 /* Like record_end, but for a block that is about to be reallocated: record_again may continue its
  * sample. */

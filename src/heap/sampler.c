@@ -200,7 +200,7 @@ static void draw_next(struct heap_thread *t)
     t->drawn = t->countdown = sampler_draw(&t->random, t->interval) - 1;
 }
 
-/* Adds the bytes allocated since the countdown was drawn to the table's total. */
+/* Adds to the table's total the bytes that were allocated after the countdown was drawn. */
 static void count_allocated(const struct heap_thread *t)
 {
     struct heap_table *table = heap_process.table;

@@ -63,8 +63,8 @@ struct mark_line {
     const char *key, *value;
     size_t key_len, value_len;
 };
-/* Takes the line at offset *AT, which starts at 0 and is advanced. Returns false at the end, or at
- * a line that is not KEY=VALUE. */
+/* Takes the line at offset *AT. *AT must be 0 for the first line, and is advanced past each line.
+ * Returns false at the end, or at a line that is not KEY=VALUE. */
 bool mark_next(const struct mark *m, size_t *at, struct mark_line *ret);
 /* Returns the value of KEY in M's text, or NULL if absent. If a key is repeated, its first value is
  * used. */

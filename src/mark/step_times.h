@@ -20,8 +20,8 @@ struct step_times {
     uint32_t count; /* number of steps measured so far; only the newest durations are kept */
 };
 
-/* Adds a step mark. A repeated step (from another rank) changes nothing. After a lower step,
- * measuring starts again. */
+/* Adds a step mark. A repeated step (from another rank) changes nothing. A step number lower than
+ * the last one starts the measurement again. */
 void step_times_mark(struct step_times *t, uint64_t now_ns, int64_t step);
 /* Gets the step time. Returns false if no step was measured yet. */
 bool step_times_median_ns(const struct step_times *t, uint64_t *ret);

@@ -68,8 +68,8 @@ static void add_bytes(struct buf *b, unsigned field, const void *data, size_t le
     buf_add_blob(b, data, len);
 }
 
-/* protobuf requires UTF-8, and pprof prints the text to terminals, so it must not contain
- * escapes */
+/* protobuf requires UTF-8, and pprof prints the text to terminals, so it must not contain escape
+ * sequences */
 static uint64_t string_n(struct pprof *pp, const char *s, size_t len)
 {
     uint32_t number = 0;

@@ -14,8 +14,8 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* If a row's growth in the last sixth of the time is less than this fraction of steady growth, the
- * growth of the row may have ended. */
+/* If a row grew in the last sixth of the time by less than this fraction of the growth that a
+ * steady rate would give, its growth may have ended. */
 static const double GOES_ON = 0.3;
 /* One-sided 99 % bound of Kolmogorov's statistic: the largest lead of a sampled distribution over
  * the true one, times the square root of the number of samples. */

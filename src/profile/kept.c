@@ -98,8 +98,8 @@ static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
     return gained > largest_fall(s) ? gained : 0;
 }
 
-/* Returns the growth of process PID from FROM_NS to the peak, not to the last reading, because the
- * process may already have been exiting then. */
+/* Returns the growth of process PID from FROM_NS to its peak. The last reading is not used as the
+ * end, because the process may have been exiting by then. */
 static double process_growth(const struct run *run, int32_t pid, uint64_t from_ns)
 {
     const struct run_entity *p = run_find_pid(run, pid);

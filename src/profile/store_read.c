@@ -165,8 +165,8 @@ static int read_news(struct profile *p, struct cur *c)
     return c->bad ? -EBADMSG : 0;
 }
 
-/* Sets frames to 0 that refer to missing modules or codes, and replaces missing texts by empty
- * ones. */
+/* Replaces each frame that refers to a missing module or code by 0, and each missing text by an
+ * empty one. */
 static void check_names(struct profile *p)
 {
     for (size_t i = 0; i < p->n_modules; i++)

@@ -151,8 +151,8 @@ static void keep_floors(struct tallies *t, size_t from, size_t at)
     }
 }
 
-/* Stores the reading in the middle of the run. Memory that is loaded once no longer grows after
- * this reading; a leak does. */
+/* Stores the reading in the middle of the run. Memory that is loaded once has stopped growing by
+ * then; a leak continues to grow. */
 static void keep_middle(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++)

@@ -97,7 +97,7 @@ void *_Znwm(size_t size)
     return take(size, 16);
 }
 
-/* operator new[] calls malloc through the dynamic linker and therefore the hook. */
+/* operator new[] calls malloc through the dynamic linker, so it calls the hook. */
 EXPORT void *_Znam(size_t size);
 void *_Znam(size_t size)
 {

@@ -156,7 +156,7 @@ static void python_frames_without_an_entry_frame_are_kept(void **state)
     merged("1#2#3", "ab", "3#2ba1");
 }
 
-static void merge_drops_outermost_frames_if_space_runs_out(void **state)
+static void merged_stack_loses_outermost_frames_if_space_runs_out(void **state)
 {
     (void)state;
     merged_within("1#2", "abC", 3, "ba1");
@@ -186,7 +186,7 @@ int main(void)
         TEST(evaluation_loop_without_python_frames_is_kept),
         TEST(python_frames_without_evaluation_loop_become_outermost),
         TEST(python_frames_without_an_entry_frame_are_kept),
-        TEST(merge_drops_outermost_frames_if_space_runs_out),
+        TEST(merged_stack_loses_outermost_frames_if_space_runs_out),
         TEST(native_frames_are_kept_while_interpreter_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,7 +265,8 @@ static void sampling_intervals_are_rounded_up_to_64_bytes(void **state)
     assert_int_equal(sampler_interval(), SAMPLER_INTERVAL_MAX);
 }
 
-/* Allocates BYTES_PER_SECOND from *NOW on; returns the samples per second in the last 20 s. */
+/* Simulates a thread that allocates at the rate BYTES_PER_SECOND for SECONDS, from *NOW on. Returns
+ * the number of samples per second in the last 20 s. */
 static int churn(uint64_t *now, double bytes_per_second, int seconds)
 {
     uint64_t end = *now + (uint64_t)seconds * SECOND, random = *now + 1;
@@ -282,7 +283,7 @@ static int churn(uint64_t *now, double bytes_per_second, int seconds)
     return last / 20;
 }
 
-static void low_sample_rate_keeps_the_sampling_interval(void **state)
+static void low_sample_rate_leaves_the_sampling_interval_unchanged(void **state)
 {
     uint64_t now = SECOND;
 
@@ -391,7 +392,7 @@ int main(void)
         FRESH(largest_sizes_are_sampled_without_overflow),
         FRESH(raised_sampling_interval_applies_from_the_next_draw_on),
         FRESH(sampling_intervals_are_rounded_up_to_64_bytes),
-        FRESH(low_sample_rate_keeps_the_sampling_interval),
+        FRESH(low_sample_rate_leaves_the_sampling_interval_unchanged),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
         FRESH(burst_of_more_than_two_seconds_of_samples_raises_interval),
         FRESH(short_bursts_at_a_low_mean_rate_keep_the_sampling_interval),

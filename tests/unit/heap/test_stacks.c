@@ -42,7 +42,7 @@ static void stack_is_stored_once_and_read_back(void **state)
     assert_int_equal(heap_process.table->header.sites, 3);
 }
 
-static void prefix_of_a_stack_is_a_call_site_of_its_own(void **state)
+static void outermost_frames_of_a_stack_can_be_a_separate_call_site(void **state)
 {
     const uint64_t frames[] = {10, 20, 30};
     uint32_t longer = stacks_site(frames, 3), shorter = stacks_site(frames, 2);
@@ -242,7 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(stack_is_stored_once_and_read_back),
-        FRESH(prefix_of_a_stack_is_a_call_site_of_its_own),
+        FRESH(outermost_frames_of_a_stack_can_be_a_separate_call_site),
         FRESH(recursive_frames_are_stored_in_the_stack_tree),
         FRESH(only_the_empty_stack_has_call_site_zero),
         FRESH(many_different_stacks_get_different_call_sites),

@@ -107,13 +107,13 @@ static uint32_t hold(struct story *s, uint32_t node, shape_fn *shape)
     return site;
 }
 
-/* Adds a Python function that is alone on its stack. */
+/* Adds a call site whose stack has only one frame, of a Python function. */
 static uint32_t site(struct story *s, const char *function, shape_fn *shape)
 {
     return hold(s, known_python(&s->heap, 0, "/home/u/train.py", function, 10), shape);
 }
 
-/* Adds a sample to all snapshots after its allocation. */
+/* Adds a sample to all snapshots that were taken after its allocation. */
 static void sample(struct story *s, uint32_t of, double born_s, uint64_t bytes)
 {
     uint64_t born_ns = start_ns + (uint64_t)(born_s * 1e9);

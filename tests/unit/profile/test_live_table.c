@@ -193,9 +193,9 @@ static void cost_of_the_profiler_is_read_from_the_table_header(void **state)
     assert_true(live_table_is_ended(&f->table));
 }
 
-/* A large block is taken to have its own mapping if it starts 16 bytes into a page, after malloc's
- * header. Small blocks, and blocks at other offsets, are not. Mappings made by the program are
- * never counted. */
+/* A large block is assumed to have its own mapping if it starts 16 bytes into a page, after
+ * malloc's header. Small blocks, and blocks at other offsets, are assumed to be in malloc's heap.
+ * Mappings made by the program never count as part of that heap. */
 static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **state)
 {
     struct fixture *f = *state;
