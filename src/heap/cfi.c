@@ -295,7 +295,7 @@ static int64_t factor(const struct machine *m, int64_t v)
     return (int64_t)((uint64_t)v * (uint64_t)m->common->data_align);
 }
 
-/* Runs OP if it defines the CFA; returns false if it does not. */
+/* Runs OP if it defines the CFA; returns false for other operations. */
 static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     uint64_t reg;
@@ -326,7 +326,7 @@ static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
     }
 }
 
-/* Runs OP if it defines where a register is saved; returns false if it does not. */
+/* Runs OP if it defines where a register is saved; returns false for other operations. */
 static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     if (op < OP_OFFSET || (op > OP_REGISTER && op < OP_EXPRESSION) ||

@@ -1,7 +1,7 @@
 /* Definitions shared by the parts of the preloaded library. The library runs inside the job, in
- * every allocation. It therefore never allocates, takes the GIL, sends a signal, writes to a
- * descriptor of the job, or keeps a descriptor open, and it takes no lock for allocations that are
- * not sampled. */
+ * every allocation. It therefore never allocates, never takes the GIL, never sends a signal, never
+ * writes to a descriptor of the job, and never keeps a descriptor open. Allocations that are not
+ * sampled take no lock. */
 #pragma once
 
 #include <stdbool.h>

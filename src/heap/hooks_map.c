@@ -32,7 +32,7 @@ static size_t whole_pages(size_t len)
     return (len + page - 1) & ~(page - 1);
 }
 
-/* Returns true if CALLER belongs to an allocator whose mappings must not be counted. */
+/* Returns true if CALLER is code of an allocator whose mappings must not be counted. */
 static bool is_arena(const void *caller)
 {
     return heap_thread.no_maps || hooks_is_allocator(caller) || python_owns_map((uintptr_t)caller);

@@ -51,9 +51,10 @@ static _Atomic(uintptr_t) next[NEXT_COUNT];
  * library.
  *
  * dlsym is not used, because it could deadlock: another thread may hold the linker's lock while it
- * loads a library whose constructor waits for this thread. dl_iterate_phdr takes another lock,
- * under which code of the job only runs if the job itself calls dl_iterate_phdr. A child of fork
- * may find that lock held for ever, so all symbols are looked up at once, and early. */
+ * loads a library whose constructor waits for this thread. dl_iterate_phdr takes another lock.
+ * While that lock is held, code of the job runs only if the job itself called dl_iterate_phdr. In a
+ * child of fork the lock may stay held for ever, so all symbols are looked up at once, and early.
+ */
 
 enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 
@@ -145,7 +146,7 @@ void hooks_new_unloaded(void)
         search(NULL, &s);
 }
 
-/* ---- fallbacks for processes without a C++ library, which can neither throw nor catch ---- */
+/* ---- fallbacks for processes without a C++ library: they can neither throw nor catch ---- */
 
 static void *plain_or_null(size_t size)
 {

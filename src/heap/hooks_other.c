@@ -22,8 +22,8 @@ HOOK int dlclose(void *handle)
     return result;
 }
 
-/* Called when the job is about to enter a sandbox, where system calls that the sandbox does not
- * expect may kill it. */
+/* Called when the job is about to enter a sandbox. The sandbox may kill the job for a system call
+ * that it does not expect. */
 static void note_sandbox(void)
 {
     HEAP_STORE(heap_process.is_confined, 1);

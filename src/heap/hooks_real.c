@@ -129,7 +129,7 @@ static void find_others(hooks_find_fn *find)
     hooks_real.syscall = FIND(syscall);
 }
 
-/* Looks up all functions. The four that may be called during the look-up are set last, all at
+/* Looks up all functions. Four of them may be called during the look-up; these are set last, all at
  * once. */
 static void find_all(hooks_find_fn *find)
 {

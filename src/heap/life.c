@@ -359,7 +359,7 @@ uint64_t life_filters(const char *status)
 }
 
 /* Returns true if the process is sandboxed. A filter that was inherited across exec cannot be
- * queried, and may kill the process for the system calls that create the table. Only the thread
+ * queried, but may kill the process for the system calls that create the table. Only the thread
  * that creates the table calls this function. */
 static bool is_sandboxed(void)
 {
@@ -478,9 +478,9 @@ static _Atomic(uint32_t) *section_of(const struct heap_thread *t)
                 .count;
 }
 
-/* The count is raised before the state is read, and life_detach changes the state before it reads
- * the counts. All four accesses are sequentially consistent, so at least one side sees the other's
- * change. */
+/* The count of threads in a section is raised before the state is read, and life_detach changes the
+ * state before it reads the counts. All four accesses are sequentially consistent, so at least one
+ * side sees the other's change. */
 bool life_enter(const struct heap_thread *t)
 {
     if (HEAP_LOAD_ACQUIRE(heap_process.state) == HEAP_OFF)

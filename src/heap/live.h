@@ -1,5 +1,5 @@
-/* The live samples: a filter by which almost every free() sees at once that its pointer is not
- * sampled, an index by pointer, and the entries in the table. Lock-free.
+/* The live samples: a filter, an index by pointer, and the entries in the table. Thanks to the
+ * filter, almost every free() detects at once that its pointer is not sampled. Lock-free.
  *
  * live_bit(p) is the bit of the filter. Its low 12 bits select a bucket of 16 cells of the index,
  * so all samples with the same bit are in the same bucket. A cell consists of the entry's number

@@ -325,8 +325,8 @@ static void advance_detection(const struct heap_table *t)
         python_small_install(&symbols, (const void *)this_thread());
 }
 
-/* Writes the state of Python into the table if the state has changed. Always writes the bytes of
- * Python's arenas. */
+/* Writes the state of Python into the table if the state has changed. Always writes the number of
+ * bytes in Python's arenas. */
 static void publish_state(struct heap_table *t)
 {
     uint32_t now = HEAP_LOAD_ACQUIRE(phase);

@@ -1,6 +1,6 @@
 /* Reads this thread's Python frames without the GIL, and hooks the interpreter's allocator of small
- * objects. python_layout.c has the layout of each Python version, which is verified against the
- * running interpreter before it is used. */
+ * objects. python_layout.c describes the memory layout of each Python version. A layout is verified
+ * against the running interpreter before it is used. */
 #pragma once
 
 #include "heap/heap.h"
@@ -28,8 +28,8 @@ bool python_is_ending(void);
 bool python_is_eval(uintptr_t ip);
 /* Returns the module of the interpreter, as modules_find does; MODULE_NONE before python_detect. */
 uint32_t python_module(void);
-/* Returns true if the mmap call that returns to RETURN_ADDRESS maps an arena whose objects are
- * counted individually. */
+/* Returns true if an mmap call with this return address maps an arena whose objects are counted
+ * individually. */
 bool python_owns_map(uintptr_t return_address);
 /* Detects the interpreter and hooks its small objects now. The caller's thread holds the GIL.
  * Returns true if the objects are hooked. */

@@ -65,8 +65,8 @@ struct characters {
     bool is_ascii;
 };
 
-/* Finds the characters of TEXT. Returns false if TEXT is not a compact string, which all names of
- * code objects are. */
+/* Finds the characters of TEXT. Returns false if TEXT is not a compact string; all names of code
+ * objects are compact strings. */
 static bool characters_of(uintptr_t text, const struct python_layout *l,
                           const struct python_symbols *symbols, struct characters *ret)
 {

@@ -44,9 +44,9 @@ struct python_layout {
     uint16_t object_type;
 };
 
-/* Finds the layout for the interpreter of VERSION (PY_VERSION_HEX). RUNTIME is its _PyRuntime,
- * which is used from 3.13 on and may be NULL. Returns HEAP_PYTHON_OK, or the reason why the layout
- * is unknown, with *ret unchanged. */
+/* Finds the layout for the interpreter of VERSION (PY_VERSION_HEX). RUNTIME is the interpreter's
+ * _PyRuntime, which is used from 3.13 on and may be NULL. Returns HEAP_PYTHON_OK, or the reason why
+ * the layout is unknown, with *ret unchanged. */
 enum heap_python python_layout_find(uint32_t version, const void *runtime,
                                     struct python_layout *ret);
 /* Parses "3.9.2 (main, …" into PY_VERSION_HEX; returns 0 on failure. */

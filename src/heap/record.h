@@ -13,8 +13,8 @@ void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind k
 /* Records a GPU block that sampler_hit_gpu chose; KEY is from gpu_key. If the thread runs Python,
  * native frames are left out, so that recording takes only a tenth of the time. */
 void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu);
-/* Returns the call site that a block on GPU would have with the current stack, or 0 if unknown.
- * Takes no sample. Preserves errno. */
+/* Returns the call site that a block on this GPU would have with the current stack, or 0 if
+ * unknown. Takes no sample. Preserves errno. */
 uint32_t record_gpu_site(unsigned gpu);
 /* Ends the sample at P. To be called before P is freed, if live_maybe returned true. Returns true
  * if P was sampled. Preserves errno. */

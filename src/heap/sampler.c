@@ -232,8 +232,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     return true;
 }
 
-/* Decides whether a GPU block is sampled. As 1 − exp(−x) ≤ x, most blocks need no exponential for
- * the decision. */
+/* Decides whether a GPU block is sampled. Because 1 − exp(−x) ≤ x, most blocks can be rejected
+ * without computing an exponential. */
 bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval)
 {
     uint64_t interval = interval_of(&gpu);
@@ -286,8 +286,8 @@ void sampler_adapt(bool is_gpu, uint64_t now_ns)
 {
     struct pace *p = is_gpu ? &gpu : &host;
     enum { KEEP, RAISE, LOWER } what;
-    /* A change leaves the bucket half full. Once the bucket is nearly full, the interval may be
-     * halved. */
+    /* Each change of the interval leaves the bucket half full. Once the bucket is nearly full, the
+     * interval may be halved. */
     const uint64_t changed = tokens_max(p) / 2, plenty = tokens_max(p) / 8 * 7;
     uint64_t now, next, old = HEAP_LOAD(p->tokens);
     do {

@@ -59,7 +59,7 @@ static void fetch_rule(uintptr_t ip)
 }
 
 /* Layout of a cached rule. Offsets are stored in words. An offset that is unaligned or too large is
- * not stored; its part of the rule is then unknown. */
+ * not stored; the part of the rule that uses it is then unknown. */
 enum {
     MODULE_BITS = 11,
     CFA_BITS = 4,

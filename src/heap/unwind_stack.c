@@ -18,9 +18,9 @@
 enum {
     /* The smallest page size of all systems. If pages are larger, some are probed twice. */
     PAGE_BYTES = 4096,
-    /* Maximum length of a thread's own stack that is probed at once. This takes about 100 ns per
-     * page, once in the thread's life. Thread-local variables lie between the stack and the control
-     * block, and are probed with it. */
+    /* Maximum length of a thread's own stack that is probed at once. Probing takes about 100 ns per
+       page, once in the thread's life. Thread-local variables lie between the stack and the control
+       block, and are probed with it. */
     STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
     /* The kernel maps nothing else within this distance of the main stack, regardless of the

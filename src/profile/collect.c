@@ -243,9 +243,9 @@ static void report_figures(struct process *p, uint64_t now_ns)
     p->figures_cost_ns = clock_mono_ns() - begin;
 }
 
-/* Reads the GPU numbers of a process. For example, with CUDA_VISIBLE_DEVICES="2,3" the process's
- * GPU 0 is GPU 2 of the machine. If the variable contains a name instead of a number, the process's
- * own numbers are used. */
+/* Reads the driver's numbers of the GPUs that a process uses. For example, with
+ * CUDA_VISIBLE_DEVICES="2,3" the process's GPU 0 is GPU 2 of the machine. If the variable contains
+ * a name instead of a number, the process's own numbers are used. */
 static void read_gpu_numbers(struct process *p)
 {
     char path[32], environment[64 << 10];

@@ -1,5 +1,5 @@
-/* Code shared by the exports, and collapsed stacks for flame graphs: "main (train.py:12);collate
- * (data.py:40) 1048576". */
+/* Code that all exports share, and the export as collapsed stacks for flame graphs: "main
+ * (train.py:12);collate (data.py:40) 1048576". */
 #include "profile/export_sites.h"
 
 #include <errno.h>

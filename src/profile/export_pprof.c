@@ -32,7 +32,7 @@ enum {
     MAPPING_LIMIT = 3,
     MAPPING_FILE = 5,
     MAPPING_BUILD_ID = 6,
-    /* The first of four flags, for functions, file names, lines and inlined frames. */
+    /* Fields 7 to 10 are flags: the mapping has functions, file names, lines, inlined frames. */
     MAPPING_HAS_FIRST = 7,
     MAPPING_HAS_LAST = 10,
     LOCATION_ID = 1,

@@ -47,7 +47,7 @@ static int begin_series(struct tally *row)
     return row->series ? verdict_init(row->series, &options) : -ENOMEM;
 }
 
-/* Selects the relevant rows and starts a memory series for each. */
+/* Selects the most important rows, at most GROWTH_ROWS, and starts a memory series for each. */
 static int choose_rows(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));

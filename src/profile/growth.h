@@ -100,9 +100,9 @@ struct growth {
     int64_t first_step, last_step;
 };
 
-/* Computes the rows that ever had live bytes, at most GROWTH_ROWS, preferring those with the
- * most growth or live bytes. Returns 0, -ENOMEM, or -ENODATA with a message if there is no
- * reading or the requested steps are unknown. */
+/* Computes a row for each key that ever had live bytes, but at most GROWTH_ROWS: those with the
+ * most growth or live bytes. Returns 0, -ENOMEM, or -ENODATA with a message if there is no reading
+ * or the requested steps are unknown. */
 enum { GROWTH_ROWS = 512 };
 int growth_of(const struct profile *p, struct names *names, const struct growth_options *options,
               struct growth *ret, struct err *err);

@@ -15,9 +15,9 @@
  * reading. */
 static const double KEEPS = 0.2;
 enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
-/* Settled memory is the minimum within each block of readings. A block lasts BLOCK_S seconds, or
- * longer if there would be more than BLOCKS_MOST blocks, or less if there would be fewer than
- * BLOCKS_AT_LEAST. */
+/* Settled memory is the minimum of live memory within each block of readings. A block lasts BLOCK_S
+ * seconds, or longer if there would be more than BLOCKS_MOST blocks, or less if there would be
+ * fewer than BLOCKS_AT_LEAST. */
 enum { BLOCK_S = 6, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
 
 static bool is_kept(const struct profile_held *h)

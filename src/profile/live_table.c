@@ -102,8 +102,8 @@ static uint32_t at_most(uint32_t n, uint32_t max)
     return n < max ? n : max;
 }
 
-/* Reads the counts, from the last section to the first: an entry of a section only refers to
- * entries of sections before it, which were complete when it was written. */
+/* Reads the counts, beginning with the last section. An entry of a section refers only to entries
+ * of earlier sections, and those were complete before it was written. */
 void live_table_counts(const struct live_table *l, struct live_table_counts *ret)
 {
     const struct heap_header *h = &l->map->header;

@@ -22,12 +22,12 @@ struct live_table_large {
 };
 
 /* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD.
- * Memory that is reserved but was never touched is then not counted as live. Before the first call,
- * every block is counted in its full size. */
+ * After the first call, memory that is reserved but was never touched no longer counts as live.
+ * Before it, every block is counted in its full size. */
 void live_table_measure(struct live_table *l, int pagemap_fd);
 
-/* Maps the memfd FD, which the caller keeps. Returns -EBADMSG if it is not a heap table or could
- * still shrink, -ENOTSUP if it has another version. */
+/* Maps the memfd FD, which the caller still has to close. Returns -EBADMSG if it is not a heap
+ * table or could still shrink, -ENOTSUP if it has another version. */
 int live_table_open(int fd, int32_t pid, struct live_table *ret, struct err *err);
 void live_table_close(struct live_table *l); /* unmaps the table; accepts a zeroed struct */
 /* Drops the table's pages from this process's resident memory until the next reading. */

@@ -399,8 +399,9 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-/* Adds ONE, the next caller of the COUNT frames in RET. A recursive call and an outer <module> are
- * not added, and a comprehension is replaced by ONE, its function. Returns false if RET is full. */
+/* Adds ONE, the caller of the last of the COUNT frames in RET. A recursive call and an outer
+ * <module> are not added. If that last frame is a comprehension in the function ONE, ONE replaces
+ * it. Returns false if RET is full. */
 static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
     const struct name *inner = *count ? ret[*count - 1] : NULL;

@@ -29,7 +29,8 @@ struct name {
 /* Borrows P. */
 int names_new(const struct profile *p, const struct symbols_options *options, struct names **ret);
 void names_free(struct names *n); /* NULL is fine */
-/* Returns the number of frames of one node, at least one, the innermost (inlined) first. */
+/* Returns how many frames NODE has: more than one if functions are inlined there. The innermost
+ * (inlined) frame comes first. */
 size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
 /* Returns the frame to show for a site, never NULL: the innermost Python frame that is not
  * plumbing. If there is none, the innermost Python frame, else the frame of names_native_of_site,

@@ -13,10 +13,11 @@ bool known_allocator(const char *function, const char *lib);
  * "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". Returns false for
  * other functions. */
 bool known_backward(const char *function, const char **ret, size_t *ret_len);
-/* True for Python frames of the standard library, of framework internals, or without a file. */
+/* Returns true for a Python frame of the standard library or of framework internals, and for a
+ * Python frame without a file. */
 bool known_plumbing(const char *function, const char *file);
-/* Returns true for a file of the standard library or an installed package, which is not the
- * user's own. */
+/* Returns true for a file of the standard library or of an installed package, but not for the
+ * user's own files. */
 bool known_library(const char *file);
 /* For a file in an installed package, *ret_len is the length of the path up to the package:
  * "…/site-packages/mypkg" or "…/site-packages/mymodule.py". Returns false for other files. */

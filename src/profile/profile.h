@@ -103,7 +103,8 @@ struct profile_gpu {
      * used. */
     uint64_t reports;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
-    /* Minimum of the allocated memory within the last quarter to half of a second. */
+    /* Minimum of the allocated memory over a time of a quarter to half of a second before the
+     * report. */
     uint64_t low_bytes;
 };
 

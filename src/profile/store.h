@@ -24,8 +24,8 @@ enum {
     STORE_BYTES_MAX = 48 << 20,
 };
 
-/* Returns the time from one reading to the next, at ELAPSED_NS into the life of the process and
- * with a file of SIZE_BYTES. */
+/* Returns the time from one reading to the next for a process that has run for ELAPSED_NS and whose
+ * file has SIZE_BYTES. */
 uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes);
 
 /* Creates NAME in DIRFD for TABLE, which must outlive the writer. Returns -EEXIST if NAME exists.

@@ -86,8 +86,8 @@ void store_pack_gpus(struct buf *out, const struct live_table *table);
 struct store_totals {
     double host, gpu;
 };
-/* Adds all call sites as changes to LAST, which becomes this reading. LIVE is sorted by call
- * site. Returns the totals of live bytes. */
+/* Adds the changes of all call sites since the reading LAST, and sets LAST to the new reading. LIVE
+ * is sorted by call site. Returns the totals of live bytes. */
 struct store_last {
     struct store_site *sites; /* room for HEAP_SITES */
     uint32_t count;           /* number of elements in use; all further sites are 0 */

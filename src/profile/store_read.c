@@ -283,8 +283,8 @@ static struct profile_held held_of(uint32_t site, const struct store_site *s)
     };
 }
 
-/* Adds the last reading from the state of the call sites; if IS_ALL, also call sites without
- * live bytes. */
+/* Adds the last reading to the profile, from the state of the call sites. If IS_ALL is true, the
+ * reading includes call sites without live bytes. */
 static int keep_reading(struct reader *r, bool is_all)
 {
     size_t count = 0;
@@ -586,7 +586,7 @@ static int read_scanned(int fd, const struct scan *scan, struct profile **ret,
         return good < 0 ? err_set(err, -ENOMEM, "needs more memory than is available")
                         : err_set(err, -EBADMSG, "contains no readable block");
     }
-    /* Establishes the guarantees of profile.h about nodes and texts. */
+    /* Repairs nodes and texts, so that the profile has the properties that profile.h guarantees. */
     check_tree(r.p);
     check_names(r.p);
     if (profile_split(r.p) < 0) {

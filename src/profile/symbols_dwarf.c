@@ -11,7 +11,8 @@
 
 enum {
     NEST_MAX = 64, /* deepest nesting of namespaces and blocks; real programs have less */
-    BACK_MAX = 8,  /* number of preceding ranges to search for one that contains the address */
+    BACK_MAX = 8,  /* how many of the ranges that start before an address are searched for one that
+                      contains it */
 };
 
 struct stretch {

@@ -10,7 +10,8 @@
 #include "base/array.h"
 
 enum {
-    /* Number of preceding functions to search for one that contains the address. */
+    /* How many of the functions that start before an address are searched for the one that contains
+     * it. */
     NEST_MAX = 16,
     ALIASES_MAX = 16,   /* maximum number of names at one address that are compared */
     UNSIZED_MAX = 4096, /* assumed size in bytes of a function of unknown size */
@@ -95,8 +96,8 @@ static bool read_symbol_name(const struct elf_functions *t, uint32_t name, char 
     return ret[0] != '\0';
 }
 
-/* Returns the function that contains ADDRESS, or else the nearest function before ADDRESS if its
- * size is unknown, as for hand-written assembly. */
+/* Returns the function that contains ADDRESS. If there is none, returns the nearest function before
+ * ADDRESS if that function has no size, as hand-written assembly often has none. */
 static const struct elf_function *find_holder(const struct elf_functions *t, uint64_t address)
 {
     size_t after = ARRAY_SEARCH(i, t->count, t->items[i].start <= address);

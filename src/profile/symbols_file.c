@@ -1,6 +1,6 @@
-/* Finds the files with symbols. The paths come from a recording, possibly from another machine
- * or an attacker, so nothing is opened that could block, and files with another build-id are
- * ignored. */
+/* Finds the files with symbols. The paths come from a recording, possibly from another machine or
+ * an attacker. Therefore, files that could block are not opened, and files with another build-id
+ * are ignored. */
 #include "profile/symbols_private.h"
 
 #include <dlfcn.h>

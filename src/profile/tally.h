@@ -12,8 +12,8 @@
 enum { TALLY_NONE = -1 };
 
 struct tally {
-    /* The call site whose certain growth since the middle of the run is largest or, if none
-     * certainly grew, the one with the most live bytes. */
+    /* The call site that grew most since the middle of the run, after the sampling error is
+     * subtracted. If none certainly grew, the one with the most live bytes. */
     uint32_t site;
     double site_growth, site_live;
     size_t sites;

@@ -20,7 +20,7 @@ static unsigned next(unsigned *state)
     return *state >> 8;
 }
 
-/* A block starts with its size and ends with a mark of its owner. */
+/* A block starts with its size; its last byte is the lowest byte of the size. */
 static void *make(unsigned *state)
 {
     size_t size = 32 + next(state) % 20000;

@@ -1,5 +1,6 @@
 /* Counts its own live bytes by call site and prints them, as the reference for the profiler's
- * estimates. Each site is in its own section, so that its addresses are known. */
+ * estimates. Each call site is in a section of its own, so that the range of its addresses is
+ * known. */
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Tests unwind rules from hand-made functions, from this program, and from invalid bytes. */
+/* Tests unwind rules that come from hand-made functions, from this program and from invalid bytes.
+ */
 #include "heap/cfi.h"
 
 #include <errno.h>

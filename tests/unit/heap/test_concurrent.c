@@ -221,7 +221,8 @@ static void filter_bit_survives_concurrent_end_of_another_sample(void **state)
     join_workers();
 }
 
-/* Adds more samples than fit and thins the table; the remaining samples must be complete. */
+/* Adds more samples than fit and thins the table; every sample that remains must have all its
+ * values. */
 static void *fill_and_thin(void *argument)
 {
     struct worker *w = argument;

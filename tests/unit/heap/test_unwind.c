@@ -288,9 +288,10 @@ static void interrupted_code_is_found_from_an_alternate_signal_stack(void **stat
     assert_true(in_handler.is_whole);
 }
 
-/* A return address is looked up one byte before, so that it belongs to the call. An address
- * interrupted by a signal must be looked up as it is: it may be the first instruction of a
- * function, and the byte before may belong to another function that ends in a call. */
+/* The unwinder looks up the byte before a return address, because that byte belongs to the call. It
+ * must look up the address at which a signal interrupted a function unchanged: this may be the
+ * first instruction of the function, and the byte before it may belong to another function that
+ * ends in a call. */
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;

@@ -138,7 +138,7 @@ static int send_hello(int to, const void *hello, size_t len, int fd, size_t coun
 static const struct heap_hello good = {
     .magic = HEAP_TABLE_MAGIC, .version = HEAP_TABLE_VERSION, .pid = 1};
 
-/* Sends the table as the profiler library in a process does. */
+/* Sends the table in the same way as the profiler library inside a process. */
 static int send_table(const struct fixture *f)
 {
     int fd = connect_to(f);

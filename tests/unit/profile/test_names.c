@@ -432,7 +432,7 @@ static void only_valid_cpp_symbol_names_are_demangled(void **state)
     assert_string_equal(readable(&b, "_Zbroken"), "_Zbroken");
     assert_string_equal(readable(&b, "_Z"), "_Z");
     assert_string_equal(readable(&b, ""), "");
-    /* If demangled as a type, this symbol would become a type name. */
+    /* This symbol is not a function. Demangled as a type, it would become a type name. */
     assert_string_equal(readable(&b, "i"), "i");
     buf_fini(&b);
 }

@@ -120,7 +120,8 @@ static void heap_readings_after_the_end_of_work_are_excluded(void **state)
     (void)state;
     assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
     assert_int_equal(working((double[]){200, 200, 200, 200, 200, 200, 120}, 7), 6);
-    /* Only the recent growth was freed: memory is back at the level of the first reading. */
+    /* The process freed only what it had allocated recently: memory is back at the level of the
+     * first reading. */
     assert_int_equal(working((double[]){200, 220, 240, 260, 200}, 5), 4);
     assert_int_equal(working((double[]){200, 230, 260, 200, 150}, 5), 3);
     assert_int_equal(working((double[]){200, 200, 260, 200, 200}, 5), 5); /* a spike */

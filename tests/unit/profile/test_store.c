@@ -462,8 +462,8 @@ static void damaged_heap_reading_affects_only_readings_that_refer_to_it(void **s
     struct profile *p = parse(&b, &damage);
     assert_true(damage.bad_bytes > 0);
     assert_int_equal(p->n_readings,
-                     /* Ten readings precede the damage, and six follow from the next complete
-                      * reading on. */
+                     /* Ten readings come before the damage. Another six can be read after it, from
+                        the next complete reading on. */
                      10 + 6);
     assert_int_equal(p->readings[9].step, 9);
     assert_int_equal(p->readings[10].step, 64);
