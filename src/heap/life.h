@@ -32,7 +32,7 @@ const char *life_attach(const char *socket, uint64_t interval, uint64_t filters)
 /* Turns profiling off again and unmaps the table. Returns false if a thread stayed in its section
  * for too long; the table then stays mapped until the next call. */
 bool life_detach(void);
-/* Waits a tenth of a millisecond for another thread. */
+/* Pauses for a tenth of a millisecond, while this thread waits for another. */
 void life_pause(void);
 /* Turns profiling off until the process exits. */
 void life_give_up(void);

@@ -181,7 +181,7 @@ struct heap_gpu {
      * previous window. Memory that a training step allocates and frees again is not part of this
      * minimum. */
     _Atomic(uint64_t) low_bytes, low_before_bytes;
-    _Atomic(uint32_t) low_ms, pad; /* time at which this window began */
+    _Atomic(uint32_t) low_ms, pad; /* time at which the current window began */
 };
 
 /* A failed GPU request, and the call sites with the most live bytes at that moment. The writer sets

@@ -23,9 +23,9 @@ struct growth_mark {
 /* The kind of growth that the rows show. */
 enum growth_kind {
     GROWTH_OF_BASELINE, /* from the baseline at the start to the baseline at the end */
-    GROWTH_SINCE,       /* memory live at the end that was allocated since from_step */
+    GROWTH_SINCE,       /* memory that was allocated since from_step and is live at the end */
     GROWTH_DIFF,        /* the change of live memory from from_step to to_step */
-    GROWTH_SURVIVORS,   /* memory live at to_step that was allocated before from_step */
+    GROWTH_SURVIVORS,   /* memory that was allocated before from_step and is live at to_step */
 };
 
 struct growth_options {

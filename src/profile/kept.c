@@ -67,7 +67,7 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
         list->at[list->count++] = one;
 }
 
-/* Returns the largest decrease of S from an earlier value. */
+/* Returns the largest decrease from any value of S to a later one. */
 static double largest_fall(const struct series *s)
 {
     uint64_t highest = 0, fall = 0;

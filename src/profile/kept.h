@@ -15,7 +15,7 @@ enum { KEPT_MAX = 3, KEPT_PROCESSES = 16, KEPT_NAME_MAX = 160, KEPT_TYPE_MAX = 2
 struct kept {
     /* Name such as "Features.cache"; not escaped, like all text from the job. */
     char name[KEPT_NAME_MAX];
-    char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
+    char type[KEPT_TYPE_MAX]; /* type such as "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
     double bytes; /* upper bound of the added bytes */
     /* limit on the number of entries, or on the bytes of an array; 0 if there is no limit */
@@ -30,7 +30,8 @@ struct kept {
 /* The last report of growing containers from one process. */
 struct kept_list {
     int32_t pid;
-    int64_t since_step, step; /* steps of the previous and of this report, or -1 if unknown */
+    int64_t since_step,
+        step; /* steps at which the previous report and this one were made, or -1 if unknown */
     struct kept at[KEPT_MAX];
     size_t count; /* number of containers; 0 if nothing grew significantly */
 };

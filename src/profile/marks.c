@@ -1,4 +1,4 @@
-/* Observes a run and collects its marks. */
+/* Collects the marks of a run while the run is read. */
 #include "profile/marks.h"
 
 #include <errno.h>

@@ -25,7 +25,7 @@ struct tally {
     double wanted;
     int32_t part_of;             /* row into which this row was merged, or TALLY_NONE */
     double own_growth, own_live; /* values before other rows were merged into this row */
-    size_t parts; /* number of rows merged into this row, itself included; 0 if none was merged */
+    size_t parts; /* number of rows that form this row, or 0 if no row was merged into it */
     struct verdict_series *series; /* NULL: not judged */
 };
 

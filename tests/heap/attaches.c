@@ -144,7 +144,7 @@ static void attach_once(void)
     must(!refusal, refusal ? refusal : "");
     attached++;
     while (!refusal && atomic_load(&tables) < attached)
-        usleep(100); /* wait until the server has taken the table from the socket's queue */
+        usleep(100); /* waits until the server has taken the table from the queue */
 }
 
 static uint32_t detach_once(void)
@@ -283,7 +283,7 @@ int main(int argc, char **argv)
                                                         : cycle(n, argv[1][0] == 'f');
     must(detach() == 1 && slots() == 0, "a slot was left");
     for (int i = 0; i < 1000 && count_fds() != fds; i++)
-        usleep(1000); /* until the server has closed the last descriptor */
+        usleep(1000); /* waits until the server has closed the last descriptor */
     printf("slots %u tables %d samples %d fds %d mapped %d failures %d\n", changed,
            atomic_load(&tables), atomic_load(&samples) > 0, count_fds() - fds,
            count_tables_mapped(), atomic_load(&failures));

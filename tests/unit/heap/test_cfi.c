@@ -1,5 +1,4 @@
-/* Tests unwind rules that come from hand-made functions, from this program and from invalid bytes.
- */
+/* Tests the unwind rules of hand-made functions and of this program, and invalid bytes. */
 #include "heap/cfi.h"
 
 #include <errno.h>

@@ -210,7 +210,8 @@ static void new_python_code_at_a_reused_address_gets_a_new_entry(void **state)
     set_int(&code, layout.code_first_line, 18);
     uint32_t second = note();
     assert_int_not_equal(first, second);
-    make_ascii(&name, "Model.backwrd"); /* The new name has the same length and address. */
+    make_ascii(&name,
+               "Model.backwrd"); /* The new name has the length and the address of the old one. */
     uint32_t third = note();
     assert_int_not_equal(third, second);
     text_is(heap_process.table->codes[third].name, "Model.backwrd");

@@ -135,8 +135,8 @@ static void growth_per_allocated_byte_is_constant_if_work_slows_down(void **stat
     struct history h;
     (void)state;
     begin(&h);
-    for (int i = 0; i < READINGS;
-         i++) { /* In the second half the work takes three times as long. */
+    for (int i = 0; i < READINGS; i++) { /* In the second half of the run, the same work takes three
+                                            times as long as before. */
         double work = i < READINGS / 2 ? i : READINGS / 2 + (i - READINGS / 2) / 3.0;
         hold(&h, i, KEPT, work * 2 * MB, 0, 0.1 * MB);
         hold(&h, i, BATCHES, 30 * MB, (1 + work) * 300 * MB, 8 * MB);
