@@ -115,8 +115,7 @@ static void nonsense(void)
     torch.report(0x7f0066660000, INT64_MAX, INT64_MAX, INT64_MAX, CUDA, 1);
     torch.report(0x7f0066660000, -INT64_MAX, 0, INT64_MAX, CUDA, 1);
     torch.report(0x7f0012340000, LARGE, LARGE, LARGE, CUDA, 0);
-    /* The same address is allocated again, although the free of the first block was not reported.
-     */
+    /* The same address is allocated again, although its free was not reported. */
     torch.report(0x7f0012340000, LARGE, LARGE, LARGE, CUDA, 0);
 }
 

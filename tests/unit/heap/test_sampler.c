@@ -138,7 +138,7 @@ static void sample_weights_of_mixed_sizes_add_up_to_allocated_bytes(void **state
     assert_near(estimate, truth, 5 * sqrt(variance));
 }
 
-static void first_allocation_of_a_thread_has_the_usual_sample_rate(void **state)
+static void first_allocation_of_a_thread_is_sampled_at_the_usual_rate(void **state)
 {
     enum { TIMES = 20000 };
     double hits = 0, p = sampler_probability(BASE, BASE);
@@ -307,7 +307,7 @@ static void high_sample_rate_raises_the_interval_until_the_rate_falls(void **sta
     assert_int_equal(heap_process.table->header.interval, BASE);
 }
 
-static void burst_of_more_than_two_seconds_of_samples_raises_interval(void **state)
+static void burst_larger_than_the_token_bucket_raises_the_interval(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SAMPLER_RATE; i++)
@@ -384,7 +384,7 @@ int main(void)
         FRESH(sampling_draws_have_an_exponential_mean_and_tail),
         FRESH(sample_weights_add_up_to_the_allocated_bytes),
         FRESH(sample_weights_of_mixed_sizes_add_up_to_allocated_bytes),
-        FRESH(first_allocation_of_a_thread_has_the_usual_sample_rate),
+        FRESH(first_allocation_of_a_thread_is_sampled_at_the_usual_rate),
         FRESH(each_new_thread_gets_a_different_random_seed),
         FRESH(negative_countdown_does_not_change_the_sample_rate),
         FRESH(each_sampling_draw_adds_earlier_allocations_to_the_total),
@@ -394,7 +394,7 @@ int main(void)
         FRESH(sampling_intervals_are_rounded_up_to_64_bytes),
         FRESH(low_sample_rate_leaves_the_sampling_interval_unchanged),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
-        FRESH(burst_of_more_than_two_seconds_of_samples_raises_interval),
+        FRESH(burst_larger_than_the_token_bucket_raises_the_interval),
         FRESH(short_bursts_at_a_low_mean_rate_keep_the_sampling_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
         FRESH(raised_minimum_sampling_interval_is_kept_until_a_reset),

@@ -329,7 +329,7 @@ static void age_of_a_heap_row_is_the_age_of_its_median_byte(void **state)
     assert_near(row(s, "model")->survivor_bytes, 3000, 1e-3);
 }
 
-static void heap_row_without_a_snapshot_has_no_age(void **state)
+static void heap_rows_have_no_age_if_no_snapshot_exists(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -696,7 +696,7 @@ int main(void)
         TEST(live_bytes_have_95_percent_bounds),
         TEST(growth_result_has_the_time_span_and_steps_of_the_run),
         TEST(age_of_a_heap_row_is_the_age_of_its_median_byte),
-        TEST(heap_row_without_a_snapshot_has_no_age),
+        TEST(heap_rows_have_no_age_if_no_snapshot_exists),
         TEST(heap_rows_are_grouped_by_the_requested_key),
         TEST(heap_row_shows_the_call_site_with_the_most_live_bytes),
         TEST(heap_row_shows_the_call_site_that_keeps_growing),

@@ -108,7 +108,7 @@ static void temporary_batches_alone_are_not_growth(void **state)
     assert_true(s.kept.growth < 1 * MB);
 }
 
-static void cache_filled_early_has_no_growth_in_the_second_half(void **state)
+static void cache_that_fills_early_does_not_grow_in_the_second_half(void **state)
 {
     struct history h;
     (void)state;
@@ -202,7 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(growth_includes_unfreed_memory_but_not_temporary_batches),
         cmocka_unit_test(temporary_batches_alone_are_not_growth),
-        cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
+        cmocka_unit_test(cache_that_fills_early_does_not_grow_in_the_second_half),
         cmocka_unit_test(growth_below_the_sampling_error_is_ignored),
         cmocka_unit_test(growth_per_allocated_byte_is_constant_if_work_slows_down),
         cmocka_unit_test(growth_that_goes_on_after_first_epoch_counts_as_sustained),

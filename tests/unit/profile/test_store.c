@@ -356,7 +356,7 @@ static void heap_readings_become_rarer_in_long_runs_and_large_files(void **state
     assert_int_equal(store_interval_ns(0, UINT64_MAX), 256 * NS_PER_S);
 }
 
-static void names_added_to_the_heap_table_later_are_stored(void **state)
+static void names_added_after_the_first_heap_reading_are_stored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -594,7 +594,7 @@ int main(void)
         T(heap_snapshot_is_taken_after_growth_or_an_epoch),
         T(repeated_requests_for_readings_do_not_fill_the_heap_file),
         T(heap_readings_become_rarer_in_long_runs_and_large_files),
-        T(names_added_to_the_heap_table_later_are_stored),
+        T(names_added_after_the_first_heap_reading_are_stored),
         T(heap_table_with_invalid_entries_gives_a_valid_profile),
         T(heap_table_whose_counts_decrease_gives_a_valid_profile),
         T(damaged_heap_reading_affects_only_readings_that_refer_to_it),
