@@ -225,7 +225,7 @@ def tick_blocks(bench, hold, scratch, rounds):
 
 
 def tick_real(bench, hold, scratch, seconds):
-    """Both sample once per second, as in real use, so that the CPU caches are cold."""
+    """ebb and psutil both sample once per second, as in real use, so that the CPU caches are cold."""
     folder = tempfile.mkdtemp(dir=scratch)
     child = start([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
                   stdout=subprocess.PIPE, text=True)

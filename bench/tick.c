@@ -1,6 +1,6 @@
 /* Measures the CPU time of one tick, which reads the resident memory of a tree of 21 processes with
- * pread on open descriptors. The scan for births and deaths, status, and the parsing alone are
- * measured separately. Prints medians as JSON.
+ * pread on open descriptors. Also measures three parts separately: the scan for new and exited
+ * processes, the status files, and the parsing. Prints medians as JSON.
  *
  *   tick [PROCESSES [ROUNDS]]        defaults: 21 1000
  *   tick --hold [PROCESSES]          prints the pid of such a tree and keeps it until stdin ends,

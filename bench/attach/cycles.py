@@ -6,7 +6,7 @@
     bench/attach/cycles.py --adversarial 200                programs that import, fork, exec, collect, …
 
 A cycle passes if ebb attached and detached, and the result of the program is the same as without ebb. An adversarial
-attach passes if the program is unharmed, also if ebb refused to attach and printed a reason."""
+attach passes if the program is unharmed, even if ebb refused to attach and printed a reason."""
 
 import argparse
 import contextlib

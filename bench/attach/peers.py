@@ -7,9 +7,9 @@ All four variants run at the same time. Each tool attaches at step 50 and detach
 tool:
 
     survived     how often the program survived
-    pause        the longest pause of a thread of the program during attach and detach, and before the attach
-    cost         additional CPU time of the process per step while attached, and after the detach, in percent of that
-                 without a tool: median and range of the rounds
+    pause        the longest pause of a thread of the program: during attach and detach, and before the attach
+    cost         additional CPU time of the process per step, in percent of the CPU time per step without a tool:
+                 while attached, and after the detach; median and range of the rounds
     line         how often the leaking function is in the first three entries of the tool's report (memray: anywhere
                  in the stacks of these entries)
 

@@ -2,8 +2,8 @@
 """Measures `ebb watch` on a simulated job of 64 ranks on 8 nodes, and the growth of the job's folder.
 
 The folder already has hours of recordings and grows in real time while ebb watches it. The tool tests/tools/cluster
-writes the folder; tests/tools/day writes the recording of a node with GPUs and reported figures, and heap histories.
-Prints one line per requirement; the exit status is 1 if a requirement is not met."""
+writes the folder; tests/tools/day writes heap histories, and the recording of a node that has GPUs and figures reported
+by the job. Prints one line per requirement; the exit status is 1 if a requirement is not met."""
 
 import argparse
 import os
@@ -34,8 +34,8 @@ def size(folder, pattern):
 
 
 def watch(ebb, tools, folder, seconds):
-    """Returns the CPU use while following in percent of a core, the CPU seconds of the first reading, and the peak
-    memory in MB."""
+    """Returns three figures of `ebb watch`: CPU use in percent of a core while it follows the job, CPU seconds until
+    its first line of output, and peak memory in MB."""
     steps = PAST_S + int(seconds) + 60
     writer = subprocess.Popen([tools / "cluster", folder, str(NODES), str(RANKS), str(steps), "leak=37",
                                "running", "live=1", f"past={PAST_S}"])
@@ -61,7 +61,7 @@ def watch(ebb, tools, folder, seconds):
 
 
 def growth_mb(tools, folder):
-    """Returns the growth in MB in the first hour of a node's recording and of one heap history."""
+    """Returns the size in MB of a node's recording and of one heap history after the first hour."""
     subprocess.run([tools / "day", folder, str(HOUR_S)], check=True)
     return max(size(folder, "trace.ebb")) / 1e6, max(size(folder, "heap.*")) / 1e6
 

@@ -56,7 +56,8 @@ FACTS = ("begun_ns", "last_ns", "bytes", "asked", "done", "crossing_ns", "crosse
 
 
 def leaker(options, ebb_flags, arguments, cgroup=None):
-    """Returns the job's own record, run.json, and the number of OOM kills by the kernel for one run."""
+    """Runs bench/guard/leaker once. Returns a dict of its facts, run.json, exit status, output and number of OOM
+    kills."""
     folder = tempfile.mkdtemp(dir=options.scratch)
     notes, run = f"{folder}/facts", f"{folder}/run"
     before = oom_kills(), cgroup.oom_kills() if cgroup else 0
@@ -77,7 +78,7 @@ def leaker(options, ebb_flags, arguments, cgroup=None):
 
 
 def keep(found):
-    """Returns the values of a run that --json writes."""
+    """Returns the values that --json writes for one run."""
     doc = found["doc"]
     return {**{key: found[key] for key in FACTS}, "status": found["status"],
             "host_ooms": found["host_ooms"], "cgroup_ooms": found["cgroup_ooms"],
@@ -313,7 +314,7 @@ def part_jobs(table, options):
 
 TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save_ms": 1000,
            "save_mib": 32}
-SAVE_EVERY = (200, 600)  # A segment has about 470 steps, with two checkpoints or none.
+SAVE_EVERY = (200, 600)  # Between two starts the trainer makes about 470 steps: two checkpoints, or none.
 BESIDE_LIMIT = GIB
 VAIN_STARTS = 3  # The restart loop gives up after this many starts from the same step.
 

@@ -28,7 +28,7 @@
 struct facts {
     volatile uint64_t begun_ns; /* All times are CLOCK_MONOTONIC in ns. */
     volatile uint64_t last_ns;  /* Time when the newest piece of leaked memory was touched. */
-    volatile uint64_t bytes;    /* Bytes leaked up to that time. */
+    volatile uint64_t bytes;    /* Bytes leaked up to last_ns. */
     volatile uint64_t asked;    /* Number of checkpoint requests received. */
     volatile uint64_t done;     /* Number of checkpoints written. */
     volatile uint64_t crossing_ns;
@@ -151,8 +151,8 @@ static void *make_checkpoints(void *unused)
     return unused;
 }
 
-/* Leaks on a schedule of absolute times, so that a delay is caught up. The leak continues while a
- * checkpoint is being written. */
+/* Leaks on a schedule of absolute times, so that it catches up after a delay. The leak continues
+ * while a checkpoint is being written. */
 static void leak(void)
 {
     const size_t piece = set.rate_mib > 0 && set.rate_mib < 256 ? MIB / 4 : MIB;
@@ -254,7 +254,7 @@ static void cross(void)
     sleep_until(now_ns() + (uint64_t)set.hold_ms * 1000000u);
     facts->begun_ns = now_ns();
     if (recv(requests, id, sizeof id, MSG_PEEK | MSG_DONTWAIT) > 0)
-        exit(3); /* Requested before the threshold was crossed: nothing can be measured. */
+        exit(3); /* A request before the crossing, so nothing can be measured. */
     facts->crossing_ns = now_ns();
     memset(at + used, 1, 4 * MIB);
     facts->crossed_ns = now_ns();

@@ -51,7 +51,7 @@ static int find_hooks(struct dl_phdr_info *info, size_t len, void *unused)
     return 1;
 }
 
-/* Hooks that only notify the library are kept, because they do not sample. */
+/* Hooks that only notify the library stay in place, because they do not sample. */
 static bool is_switched(const char *name)
 {
     return strcmp(name, "dlclose") != 0 && strcmp(name, "prctl") != 0;

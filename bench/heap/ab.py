@@ -38,7 +38,7 @@ class Switch:
                 found = re.match(r"([0-9a-f]+)-.*memfd:ebb-heap", line)
                 if found:
                     return ctypes.c_void_p(int(found[1], 16))
-        return None  # No block was sampled yet, or this process does not run under ebb run.
+        return None  # No allocation was sampled yet, or this process does not run under ebb run.
 
     def set(self, side):
         self.library.ab_set(*SIDES[side])

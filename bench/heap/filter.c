@@ -1,6 +1,6 @@
 /* Measures the cost of the hooks for a pair of malloc and free within one process. The variants
- * run in turn in short blocks; the result is the median difference to glibc's own functions in CPU
- * time of the thread.
+ * run in turn in short blocks; the result is the median difference from glibc's own functions, in
+ * CPU time of the thread.
  *
  *   filter [TURNS]        default: 300
  *
@@ -22,7 +22,7 @@
 
 enum { PAIRS = 20000, SLOTS = 4096, TURNS_MAX = 2000, THREADS_MAX = 2, LIVE_MANY = 20000 };
 
-/* glibc's own malloc and free, even if others are preloaded. */
+/* glibc's own malloc and free, even if another malloc is preloaded. */
 extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *p);
 

@@ -78,8 +78,9 @@ static void allocate(int i)
     void *p = take[i](size);
     if (!p)
         exit(1);
-    /* One block in three is freed at once; if the slots are full, every block is. After a block is
-     * kept, a random block of the site is freed with a probability of one in four. */
+    /* One block in three is freed at once; if the slots are full, every new block is freed at
+     * once. After a block is kept, a random block of the site is freed with a probability of one
+     * in four. */
     if (s->n == SLOTS || chance(3) == 0) {
         free(p);
         return;

@@ -7,7 +7,7 @@
 Each tool runs each program in two ways. The first run spreads its steps over some seconds and gives the tool's
 report, verdict, memory and files. The second run has no pauses; it alternates with the plain program, to measure the
 cost. With --lanes, several programs run at a time, each on its own CPUs. The table names tools that cannot be
-installed or do not finish. --wheels takes the peers' packages from a folder (default: the package index).
+installed or do not finish. --wheels takes the tools' packages from a folder (default: the package index).
 """
 
 import argparse
@@ -76,7 +76,8 @@ def folder_bytes(folder):
 
 
 def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
-    """Returns the keeper's record of one run, and READ(folder) of the run's folder. LANE is the set of CPUs to use."""
+    """Returns the keeper's record of one run, and the result of READ, which is called with the run's folder. LANE is
+    the set of CPUs to use."""
     name, flags = program
     with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
         folder, kept = f"{outer}/out", f"{outer}/kept.json"

@@ -139,7 +139,7 @@ def ebb_verdict(options, folder):
 
 
 def ebb_right(options, folder, truth):
-    """Returns the tool's word, and whether it is right: "yes", "NO", or "open" if the tool is undecided."""
+    """Returns the tool's verdict, and whether it is right: "yes", "NO", or "open" if the tool is undecided."""
     word = ebb_verdict(options, folder)
     if word in truth["words"]:
         return "yes", word

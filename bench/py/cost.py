@@ -12,7 +12,7 @@ removed from the running process and restored (cost_job.py):
   marks      plain: calls of ebb.step; hf, lightning: the callback that the shim adds
   hooks      the shim's hooks on optimizers and loaders; plain: they also report the steps
   all        all three, as in normal use
-  outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
+  outside    the supervisor, which samples the job; SIGSTOP stops the supervisor for the comparison
 
 --costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the upper bound
 of "all" is also an upper bound of each part.

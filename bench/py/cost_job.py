@@ -30,20 +30,20 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-# In a round with all arms, these run twice, because several other arms are compared with them.
+# In a round with all arms, these two run twice, because several other arms are compared with them.
 TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
-SHORT_BLOCK_S = 0.05  # Short steps use short blocks, which drift of the machine within a second affects less.
+SHORT_BLOCK_S = 0.05  # For short steps. Drift of the machine within a second affects short blocks less.
 SHORT_STEP_S = 0.009
 SETTLE_S = 0.01  # Untimed seconds after each switch, rounded to whole steps (none if a step takes longer).
 WARM_UP_STEPS = 60
 WORKERS = 4
-HEADER_SAMPLES = 12  # Offset, in words of 8 bytes, of samples, ended samples and hook_ns in struct heap_header.
+HEADER_SAMPLES = 12  # Offset in struct heap_header, in words of 8 bytes: samples, then ended samples and hook_ns.
 
 
 class Profiler:
-    """Switches the hooks of libebb-heap.so with bench/heap/ab.c, which redirects every GOT slot that points to a
-    hook."""
+    """Turns the hooks of libebb-heap.so off and on with bench/heap/ab.c, which redirects every GOT slot that points to
+    a hook."""
 
     def __init__(self, library):
         self.library = ctypes.PyDLL(library)  # The library's functions require the GIL, which PyDLL holds.
@@ -72,7 +72,7 @@ def ebb_module(name):
 
 
 class Due:
-    """Switches time-based samples of the Python package off and on. While they are off, their clocks stop; otherwise
+    """Turns the time-based samples of the Python package off and on. While they are off, their clocks stop; otherwise
     every block with these samples would begin with overdue ones and cost more than in normal use."""
 
     def __init__(self):
@@ -92,7 +92,7 @@ class Due:
 
 
 class Hooks:
-    """Switches the shim's hooks on optimizers, data loaders and Trainer.log."""
+    """Turns off and on the hooks that the shim installs in optimizers, data loaders and Trainer.log."""
 
     def __init__(self):
         optimizer = importlib.import_module("torch.optim.optimizer")
@@ -117,9 +117,9 @@ class Hooks:
 
 
 class MarksByHand:
-    """Switches the loop's own calls of ebb.step. While they are off, the hooks report the steps, as in a program
-    without marks. The loop and the hooks count steps separately, each without gaps, because a gap or a restart would
-    cost additional marks in every block."""
+    """Turns the loop's own calls of ebb.step off and on. While they are off, the hooks report the steps, as in a
+    program without marks. The loop and the hooks count steps separately, each without gaps, because a gap or a restart
+    would cost additional marks in every block."""
 
     def __init__(self):
         self.is_on, self.step = True, 0
@@ -153,7 +153,7 @@ class MarksByHand:
 
 
 class MarksOfCallback:
-    """Switches EbbCallback, which the shim adds to a trainer. OWNER.callbacks is the list that contains it."""
+    """Turns EbbCallback, which the shim adds to a trainer, off and on. OWNER.callbacks is the list that contains it."""
 
     def __init__(self, owner, steps_done):
         self.owner, self.all, self.steps_done = owner, list(owner.callbacks), steps_done
@@ -231,7 +231,7 @@ class Clock:
         return (time.perf_counter() - begin) / count
 
     def calibrate(self, target_s):
-        """Adds work until a step takes TARGET_S. Without added work, a step may already take longer."""
+        """Adds work until a step takes TARGET_S. A step may take longer than that even without added work."""
         self.work.count = 0
         base = yield from self.timed(max(4, min(50, int(0.3 / target_s))))
         self.work.count = 10

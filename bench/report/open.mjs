@@ -2,8 +2,8 @@
 //
 //   node open.mjs CHROMIUM PAGE.html RUNS
 //
-// load: time until the load event, with all plots drawn; painted: time until the next frame was shown; zoom: time
-// from the key press that zooms to the frame that shows the result.
+// load: time until the load event, with all plots drawn; painted: time until the next frame was shown; zoom: time from
+// the key press until the zoomed plots were shown.
 
 import { chromium } from "playwright-core";
 import { pathToFileURL } from "node:url";

@@ -32,8 +32,8 @@ PATIENCE_S = 120
 
 
 def settled(found, bound, limit_s=30):
-    """Polls FOUND() until it is at most BOUND, or for LIMIT_S; returns its last value. Connections and processes take a
-    while to end."""
+    """Calls FOUND repeatedly until its result is at most BOUND, or LIMIT_S has passed. Returns the last result.
+    Connections and processes take a while to end."""
     until = time.monotonic() + limit_s
     while found() > bound and time.monotonic() < until:
         time.sleep(0.1)

@@ -3,9 +3,9 @@
  *
  *     viewers PORT TOKEN JOB VIEWERS DEAF SECONDS T0
  *
- * T0 is the start of the job in seconds since 1970; the times t_s of samples count from it. Prints
- * one JSON object: delays in ms of all samples at all viewers that read (p50, p99, max), the number
- * of samples, and the number of viewers that were disconnected. */
+ * T0 is the start of the job in seconds since 1970; the times t_s of samples are relative to T0.
+ * Prints one JSON object: delays in ms of all samples at all viewers that read (p50, p99, max),
+ * the number of samples, and the number of viewers that were disconnected. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

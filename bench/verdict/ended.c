@@ -1,4 +1,4 @@
-/* Truncates labelled series, as if the job had ended by itself at that time. */
+/* Truncates labelled series at a random time, as if the job had ended by itself then. */
 #include "ended.h"
 
 #include <math.h>

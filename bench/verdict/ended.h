@@ -1,4 +1,4 @@
-/* Counts how many jobs that end by themselves at a random time are called a leak. */
+/* Lets jobs end by themselves at a random time, and counts how many of them are judged a leak. */
 #pragma once
 
 #include <stdint.h>

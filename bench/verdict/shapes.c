@@ -187,7 +187,7 @@ static double log_f(double t, const double *p)
 {
     return p[0] * log1p(t / p[1]) / log1p(p[2] / p[1]);
 }
-static double ramp_f(double t, const double *p) /* starts at time p[2] */
+static double ramp_f(double t, const double *p) /* the ramp starts at time p[2] */
 {
     return t < p[2] ? 0 : p[0] * fmin((t - p[2]) / p[1], 1);
 }
@@ -424,7 +424,7 @@ static void coupon_cache(struct draw *d)
 static void recompiles(struct draw *d)
 {
     draw_frame(d, true);
-    /* A new shape occurs now and then, until the recompilation limit is reached. */
+    /* A tensor of a new shape occurs now and then, until the recompilation limit is reached. */
     double size = d->base * uniform(&d->g, .01, .06), next = d->startup,
            gap = uniform(&d->g, 5, 40);
     int left = (int)uniform(&d->g, 3, 9);

@@ -19,7 +19,7 @@ struct shapes_run {
     bool leak, test, marked;
     bool identifiable; /* Whether the window is at least 4 warm-up time constants long. */
     size_t n;          /* Number of samples in the judged window. */
-    /* n and the samples after the window, which show when memory runs out. */
+    /* Number of all samples; those after the window show when memory runs out. */
     size_t n_all;
     double dt;
     double t[SHAPES_SAMPLES], y[SHAPES_SAMPLES];

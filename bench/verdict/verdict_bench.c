@@ -139,7 +139,7 @@ struct score {
     unsigned leaks, caught, missed_open; /* Leaking runs that are identifiable. */
     /* Leaking runs too short to distinguish the leak from other growth. */
     unsigned hard, hard_open, hard_caught;
-    /* Runs called a leak before the end of a known first epoch. */
+    /* Runs called a leak although their first epoch was still running. */
     unsigned before_pass;
     unsigned marked, marked_ever; /* Benign runs with marks. */
     unsigned alarm_end, alarm_ever, alarm_caught;

@@ -1,4 +1,5 @@
-// Opens a report in a browser, zooms, selects and prints as a reader would, and prints what the page showed as JSON.
+// Opens a report in a browser, and zooms, selects and prints as a reader would. Writes a JSON document to standard
+// output: what the page showed.
 //
 //   node browse.mjs CHROMIUM PAGE.html [FOLDER]      pictures go into FOLDER
 //
@@ -99,7 +100,7 @@ async function onPaper(page) {
   });
 }
 
-// For printing, the page redraws its plots for paper; afterwards it restores them.
+// The page redraws its plots for paper before printing, and restores them afterwards.
 async function print(page, path) {
   await page.evaluate(() => {
     addEventListener("beforeprint", () => {

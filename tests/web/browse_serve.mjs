@@ -1,4 +1,5 @@
-// Drives the page of a real `ebb serve`: submits a job, watches it, kills the server while the job continues, and cancels the job. Prints what the page showed as JSON.
+// Drives the page of a real `ebb serve`: submits a job, watches it, kills the server while
+// the job continues, and cancels the job. Prints a JSON document: what the page showed.
 //
 //   node browse_serve.mjs CHROMIUM EBB FOLDER PYTHON PROGRAM [PICTURES]
 //

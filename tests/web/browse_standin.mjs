@@ -1,4 +1,5 @@
-// Opens the server's page on a fake server, whose jobs this script controls. Prints what the page showed as JSON.
+// Opens the server's page on a fake server, whose jobs this script controls. Prints a JSON document: what the page
+// showed.
 //
 //   node browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER contains the built page
 

@@ -112,32 +112,32 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
-def test_report_page_runs_no_script_from_text_of_a_job(seen):
+def test_report_page_runs_no_script_from_the_text_of_a_job(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
     assert seen["page"]["scripts"] == 2  # One script contains the data, the other the page's code.
 
 
-def test_report_plots_show_epochs_evaluations_and_checkpoints(seen):
+def test_plots_of_a_report_show_epochs_evaluations_and_checkpoints(seen):
     assert seen["page"]["plots"][0] == "Memory over time"
     assert seen["page"]["keys"] == ["epoch", "evaluation", "checkpoint"]
     assert {"verdict", "memory", "processes", "machine"} <= set(seen["page"]["sections"])
 
 
-def test_report_plot_shows_the_values_of_the_recording(seen):
+def test_plot_of_a_report_shows_the_values_of_the_recording(seen):
     first, last = (dict(ends) for ends in seen["whole"])
     assert seconds(first["time"]) <= 2 and abs(seconds(last["time"]) - STEPS) <= 2
     values = [mib(next(v for k, v in ends.items() if k.startswith("7"))) for ends in (first, last)]
     assert abs(values[0] - 100) <= 3 and abs(values[1] - (100 + STEPS)) <= 3
 
 
-def test_report_plot_zooms_in_and_out(seen):
+def test_plot_of_a_report_can_be_zoomed_in_and_out(seen):
     start, end = (seconds(dict(ends)["time"]) for ends in seen["zoomed"])
     assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS / 2) <= 10
     assert seen["can_go_back"] and seen["back"] == seen["whole"]
 
 
-def test_report_plot_zooms_by_keyboard(seen):
+def test_plot_of_a_report_can_be_zoomed_by_keyboard(seen):
     start, end = (seconds(dict(ends)["time"]) for ends in seen["keys"]["closer"])
     assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS * 3 / 4) <= 10
     assert seen["keys"]["back"] == seen["whole"]
@@ -185,7 +185,7 @@ def test_printed_report_has_a_white_background_and_all_sections(seen, compared, 
     assert day["paper"]["explanations"] > 10 and day["paper"]["folded"] == 0
 
 
-def test_plots_are_redrawn_for_printing_and_afterwards_restored(seen, day):
+def test_plots_are_redrawn_for_printing_and_restored_afterwards(seen, day):
     for one in (seen, day):
         assert one["printed"]["pages"] >= 1 and one["printed"]["still"] == ""
         assert one["printed"]["axis"] == one["paper"]["axis"]
@@ -199,7 +199,7 @@ def test_comparison_page_draws_two_runs_in_one_plot(compared):
     assert abs(mib(last["before"]) - (100 + STEPS)) <= 3 and abs(mib(last["after"]) - 100) <= 3
 
 
-def test_report_of_a_day_plots_every_kind_of_record_to_the_end(day):
+def test_day_report_shows_every_kind_of_record_up_to_the_end(day):
     assert day["page"]["plots"] == [
         "Memory over time", "Memory breakdown of process 4001 python3",
         "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Metrics reported by the job"]

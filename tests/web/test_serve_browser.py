@@ -61,11 +61,11 @@ def test_page_opens_the_live_websocket_stream(seen):
     assert seen["login"] == "live"
 
 
-def test_second_browser_tab_requires_no_login_and_updates_live(seen):
+def test_second_browser_tab_needs_no_login_and_is_updated_live(seen):
     assert seen["secondTab"] == "live"
 
 
-def test_cookie_stolen_by_another_port_grants_no_access(seen):
+def test_cookie_sent_to_another_port_grants_no_access(seen):
     assert seen["thief"]["received"] and seen["thief"]["stored"] == 0
     assert seen["thief"]["statuses"] == [401, 401, 401, 401]
 
@@ -74,7 +74,7 @@ def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
     assert "lots" in seen["submit"]["error"] and seen["submit"]["field"] == "field-limit"
 
 
-def test_job_plot_updates_live(seen):
+def test_job_plot_is_updated_live(seen):
     first, second = seen["watch"]["first"], seen["watch"]["second"]
     assert second["s"] > first["s"] and second["mib"] > first["mib"]
 
@@ -94,7 +94,7 @@ def test_page_cancels_a_job_with_a_reason(seen):
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_rerun_started_from_the_page_ends_and_has_a_report(seen):
+def test_rerun_that_is_started_on_the_page_ends_and_has_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 

@@ -99,7 +99,7 @@ def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
-def test_page_of_a_queued_job_shows_its_first_output_and_samples(seen):
+def test_page_opened_for_queued_job_shows_first_output_and_samples(seen):
     assert seen["begin"]["log"] == ["the first words", ""]
     assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
 
@@ -134,7 +134,7 @@ def test_job_page_shows_diagnosis_with_evidence_and_advice(seen):
         assert part in text
 
 
-def test_log_on_the_page_is_plain_text_and_can_be_paused(seen):
+def test_job_log_is_shown_as_plain_text_and_can_be_paused(seen):
     log = seen["useLog"]
     assert log["first"] == ["first line", " 2%"]
     assert log["live"] == ["first line", "second <b>line</b>", ""]
@@ -142,11 +142,11 @@ def test_log_on_the_page_is_plain_text_and_can_be_paused(seen):
     assert log["bytes"][:2] == ["ok \ufffd\ufffd", "after bytes"]
 
 
-def test_log_on_the_page_has_a_limited_number_of_lines(seen):
+def test_job_log_is_shown_with_a_limited_number_of_lines(seen):
     assert seen["useLog"]["many"] <= 2001
 
 
-def test_job_buttons_work_and_cancel_requires_confirmation(seen):
+def test_job_buttons_work_and_cancelling_requires_confirmation(seen):
     act = seen["act"]
     assert act["before"] == 0 and act["reason"] == "enough"
     assert "checkpointing" in act["announced"]
@@ -155,7 +155,7 @@ def test_job_buttons_work_and_cancel_requires_confirmation(seen):
     assert any("asked to: enough" in row for row in act["changes"])
 
 
-def test_server_page_runs_no_script_from_text_of_a_job(seen):
+def test_server_page_runs_no_script_from_the_text_of_a_job(seen):
     assert "<script>window.injected=true</script>" in seen["useList"]["hostile"]
     assert "\u202e" not in seen["useList"]["hostile"] and "\x1b" not in seen["useList"]["hostile"]
     assert not seen["useJob"]["injected"] and not seen["looks"]["injected"]

@@ -35,7 +35,7 @@ test("shell syntax and unterminated quotes are refused", () => {
   for (const line of ["'a", "\"a", "a\\"]) assert.notEqual(shell.split(line).error, null, line);
 });
 
-test("a command line made from words splits into the same words", () => {
+test("words that are joined to a command line are split into the same words", () => {
   const list = ["a", "", "it's", "b c", "$x", "\"", "\\", "new\nline", "ü", "-", "*"];
   assert.deepEqual(shell.split(shell.join(list)), { words: list, error: null });
 });
@@ -48,7 +48,7 @@ test("escape codes are removed and a progress bar shows its last text", () => {
   assert.equal(plain("<script>x</script>"), "<script>x</script>");
 });
 
-test("an escape code split in two pieces is removed", () => {
+test("an escape code that arrives in two pieces is removed", () => {
   const text = new LogText();
   assert.deepEqual(text.add("a\x1b[3"), []);
   assert.equal(text.open, "a");
@@ -82,7 +82,7 @@ test("a week of samples is merged into few points that keep its extremes", () =>
   assert.ok(longest < week / 400);
 });
 
-test("older samples are ignored and missing values stay missing", () => {
+test("samples that are not newer than the last one are ignored", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
@@ -115,7 +115,7 @@ test("the page keeps a bounded number of processes and marks", () => {
   assert.equal(data.marks.at(-1).t_s, 19999);
 });
 
-test("restarts and guard actions are listed as events at their time", () => {
+test("restarts and guard actions are listed as events with their times", () => {
   const list = happenings([
     { kind: "guard", t_s: 50, act: "warn", why: "x" },
     { kind: "segment", segment: 0, started: "2026-11-15T18:29:54+0100" },

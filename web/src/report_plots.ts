@@ -123,7 +123,8 @@ const gpuLabels: Record<string, string> = {
   used: "used", job: "used by the job", allocated: "allocated by PyTorch", reserved: "reserved by PyTorch", outside: "outside PyTorch",
 };
 
-// Plots the series of each GPU on which its verdict is based, and the other series if the legend has room for them.
+// Plots, for each GPU, the series on which the GPU's verdict is based, and also the others if the legend has room for
+// them.
 function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
   const ids = [...new Set(gpus.map((s) => s.id))];

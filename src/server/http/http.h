@@ -93,9 +93,9 @@ const char *http_header(const struct http_request *r, const char *key); /* NULL:
 const char *http_cookie(const struct http_request *r, const char *key);
 const char *http_body(const struct http_request *r, size_t *ret_len);
 bool http_is_unix(const struct http_request *r);
-/* Sets the rank of a request; only the first call has an effect. Before it, the rank is HTTP_OWNER
- * on a unix socket and HTTP_STRANGER on TCP. If too many connections already have RANK, answers the
- * request and returns false. */
+/* Sets the rank of a request; only the first call has an effect. Before that call, the rank is
+ * HTTP_OWNER on a unix socket and HTTP_STRANGER on TCP. If too many connections already have
+ * RANK, answers the request and returns false. */
 bool http_set_rank(struct http_request *r, enum http_rank rank);
 enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);

@@ -184,7 +184,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
     struct stream *s = cls;
     ssize_t n = s->request->state == REQUEST_GONE ? -1 : s->read(s->user, pos, buf, max);
     if (n == -EAGAIN) {
-        s->request->gone = s->request->late = NULL; /* READ has no data yet; it is called again */
+        s->request->gone = s->request->late = NULL; /* READ has no data yet; it is called later */
         http_request_wait(s->request);
         return 0;
     }

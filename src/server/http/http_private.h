@@ -38,7 +38,7 @@ struct http_daemon {
 };
 
 enum http_connection_state {
-    CONNECTION_READING, /* the connection waits for a request or the rest of one */
+    CONNECTION_READING, /* the server waits for a request, or for the rest of one */
     CONNECTION_BUSY,    /* the server is handling a request, or is sending the answer */
     /* the socket was shut down; MHD closes it when it reads the end of the stream */
     CONNECTION_CUT,
@@ -98,7 +98,7 @@ struct http_request {
     enum http_rank rank;
     bool is_ranked;
     bool has_body;           /* the request has a body, part of which may still be unread */
-    const char *refusal;     /* why the request target is invalid, or NULL */
+    const char *refusal;     /* reason why the request target is invalid, or NULL */
     const char *raw_address; /* request target, in a buffer that MHD modifies */
     size_t raw_len;
     char *path;
@@ -107,11 +107,11 @@ struct http_request {
     size_t query_count;
     struct buf body;
     size_t body_seen; /* number of bytes received, including discarded ones */
-    size_t body_held; /* number of bytes taken from the share for bodies */
+    size_t body_held; /* number of bytes taken from the http_share of all bodies */
     struct http_pair headers[HTTP_HEADERS_MAX]; /* headers of the answer, with allocated values */
     size_t header_count;
     struct MHD_Response *response;
-    size_t answer_bytes; /* number of bytes taken from the share for answers */
+    size_t answer_bytes; /* number of bytes taken from the http_share of all answers */
     unsigned status;
     http_parked_fn *gone, *late; /* see http_park */
     void *parked_user;

@@ -1,5 +1,5 @@
-/* The hub of the live stream: converts each change of a job to one message, and sends it to every
- * viewer that subscribed to it. */
+/* The hub of the live stream: converts each change of a job to one message, and sends the
+ * message to all subscribed viewers. */
 #include "server/http/live.h"
 
 #include <errno.h>

@@ -89,7 +89,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
-    /* above 0 while the viewers are being iterated over, so that none may be freed */
+    /* above 0 while code iterates over the viewers; none of them may be freed then */
     unsigned busy;
 };
 
@@ -103,7 +103,7 @@ struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* Sends M to all viewers that subscribed to it, and drops the caller's reference. */
 void live_publish(struct live *l, struct live_message *m);
-/* Frees dead viewers. Does nothing while the viewers are being iterated over; a later call then
+/* Frees dead viewers. While code iterates over the viewers, it does nothing, and a later call
  * frees them. */
 void live_sweep(struct live *l);
 

@@ -50,7 +50,7 @@ struct live_queue {
      * there is space. */
     int64_t *late;
     size_t late_count, late_size;
-    /* bits (1 << LIVE_SAMPLE…) of the message kinds of which some were skipped; cleared when the
+    /* one bit (1 << LIVE_SAMPLE…) for each kind of which messages were skipped; cleared when the
      * skip is reported to the viewer */
     unsigned skipped;
 };

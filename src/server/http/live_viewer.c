@@ -21,7 +21,8 @@ enum {
     /* maximum number of bytes read from one viewer before the next viewer is served */
     TURN_BYTES = 4 << 10,
     PIECES = 16, /* number of iovecs per sendmsg */
-    /* maximum number of queued pongs; a viewer with more is not read until they are sent */
+    /* maximum number of queued pongs; with more, nothing is read from the viewer until they are
+     * sent */
     PONGS_MAX = 32,
     /* maximum number of frames received between two checks of the viewers, which are 2 s apart */
     FRAMES_PER_CHECK = 100,
@@ -72,8 +73,8 @@ void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
 
 /* ---- writing ---- */
 
-/* Queues reports of skipped messages, and messages about jobs whose latest state did not fit into
- * the queue before. Returns false if nothing is left to send. */
+/* Queues reports of skipped messages, and messages about jobs whose latest state did not fit
+ * into the queue earlier. Returns false if nothing is left to send. */
 static bool refill(struct live_viewer *v, unsigned *may_make)
 {
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};

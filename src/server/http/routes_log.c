@@ -49,7 +49,7 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
     return *ret_last >= *ret_first;
 }
 
-/* ---- in a thread ---- */
+/* ---- reading the log in a thread ---- */
 
 struct log_reading {
     struct route_reading base;
@@ -74,7 +74,7 @@ struct log_reading {
 
 /* Returns the number of bytes between offset *FROM and END that exist in the log files. If *FROM is
  * in a gap, moves *FROM to the end of the gap. If IS_WHOLE is set, the answer must not contain
- * gaps, so moves *FROM to the end of the last gap. */
+ * gaps, so *FROM is moved to the end of the last gap. */
 static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool is_whole)
 {
     struct logs_piece piece;

@@ -101,7 +101,8 @@ void route_wait(struct route_call *c, enum route_wait what, double seconds, bool
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
 
-/* A read of a job's run folder. Handlers embed this struct as the first member of their own. */
+/* A read of a job's run folder. Handlers embed this struct as the first member of a struct of
+ * their own. */
 struct route_reading {
     struct jobs_reading base; /* `done` and `free` are set by route_read */
     struct route_call *call;

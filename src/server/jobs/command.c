@@ -314,7 +314,7 @@ void command_release(struct command *c, bool is_killed)
     if (is_killed) {
         struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
         kill(-c->pid, SIGKILL);
-        poll(&p, 1, REAP_MS); /* a command that is blocked by a hanging disk may not exit */
+        poll(&p, 1, REAP_MS); /* a hanging disk can keep the killed command from exiting */
         waitpid(c->pid, NULL, WNOHANG);
     }
     command_free(c);

@@ -41,7 +41,7 @@ struct executor_end {
     bool is_disk_full;      /* only set if HAS_FOLDER is false */
 };
 
-/* ---- jobs_follow.c: reports from executors, made in the event loop ---- */
+/* ---- jobs_follow.c: executors report by these calls in the event loop ---- */
 
 /* The order of the calls is: jobs_run_started, unless the job could not be started; jobs_run_news
  * any number of times; jobs_run_over. The executor frees its run before it calls jobs_run_over or
@@ -55,7 +55,7 @@ void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end);
 /* Reports that nothing was started for the job. Call this instead of jobs_run_started and
  * jobs_run_over. */
 void jobs_run_unstarted(struct jobs *j, int64_t id);
-/* Reports that a submitted job now waits because of WHY, which is "" if the job no longer waits. */
+/* Reports the reason for which a submitted job now waits. WHY is "" if the job no longer waits. */
 void jobs_run_waits(struct jobs *j, int64_t id, const char *why);
 /* Reports a problem that concerns all jobs; NULL means that the problem is over. */
 void jobs_run_trouble(struct jobs *j, const char *sentence);
@@ -99,7 +99,7 @@ struct executor_kind {
     /* Follows a job that an earlier server started. The state of the job is reported later. Returns
      * NULL if out of memory. */
     struct executor_run *(*follow)(struct executor *x, int64_t id, const struct job_folder *folder);
-    /* Send a request to the supervisor. Return -ENOTCONN if it cannot be reached. */
+    /* Both send a request to the supervisor, and return -ENOTCONN if it cannot be reached. */
     int (*cancel)(struct executor_run *run);
     int (*checkpoint)(struct executor_run *run);
     void (*cancel_again)(struct executor_run *run); /* may be NULL */
@@ -152,9 +152,9 @@ enum { EXECUTOR_JSON_MAX = 2 << 20 }; /* maximum size of run.json */
 int executor_read_run(const struct executor *x, const struct job_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret);
 bool executor_is_ended(const struct outcome *o);
-/* Converts a cancel to a request to the supervisor. */
+/* Makes the request that sends a cancel to the supervisor. */
 struct job_request executor_cancel_request(const struct executor_cancel *c);
-/* True if the job still runs FORCE_NS after the grace period of its cancel. */
+/* True if the grace period of the cancel ended at least FORCE_NS ago. */
 bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns);
 /* Writes the path of the run folder. Returns 0, or -ENAMETOOLONG. */
 int executor_run_path(const struct executor_run *run, char ret[PATH_MAX]);

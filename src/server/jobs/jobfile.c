@@ -1,5 +1,5 @@
-/* Writes the job file: jobs as in the API, but with the keys and words that other servers use.
- * Reads job files in the formats, and with the words, of various servers. */
+/* Writes the job file: jobs as in the API, but with the keys and status words that other servers
+ * use. Reads the job files of various servers, which differ in format and in status words. */
 #include "server/jobs/jobfile.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@ enum { RECORDS_MAX = 100000 };
 
 /* ---- writing ---- */
 
-/* Converts a state to the status in the job file, for which front ends know only five words. */
+/* Converts a state to a status word of the job file. Front ends know only five of these words. */
 static const char *status_of(const char *word)
 {
     enum job_state state;
@@ -120,11 +120,11 @@ int jobfile_put(struct buf *out, const json_t *job)
     return r;
 }
 
-/* ---- reading: words and times ---- */
+/* ---- reading: status words and times ---- */
 
 static const struct {
     enum job_state state;
-    const char *words; /* words, each with a space before and after it */
+    const char *words; /* status words, each with a space before and after it */
 } meanings[] = {
     {JOB_QUEUED, " queued pending waiting scheduled created submitted new not_started "},
     {JOB_RUNNING, " running starting started training in_progress active initializing loading "

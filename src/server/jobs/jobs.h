@@ -77,9 +77,9 @@ void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
 /* Adds a listener (maximum 8). If FN is NULL, removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
-/* A job submission. Callers embed this struct as the first member of their own, which must be
- * zeroed except for `done` and `free`, and must stay valid from jobs_submit until `free` is
- * called. */
+/* A job submission. Callers embed this struct as the first member of a struct of their own. That
+ * struct must be zeroed except for `done` and `free`, and must stay valid from jobs_submit until
+ * `free` is called. */
 struct jobs_submission {
     /* Called from the event loop. R is 0; -EINVAL if the request is invalid; or -ENOSPC or another
      * -errno if the job was not accepted. If R is 0, JOB is the job as in the API, and the callee
@@ -93,10 +93,10 @@ struct jobs_submission {
     int result;       /* result of the check of the working folder */
     struct err err;
 };
-/* Submits the job that REQUEST describes or, if RERUN_OF is not 0, reruns the job with that id. If
- * jobs run on this machine, this happens at once; otherwise after a thread has checked the working
- * folder, because access to a shared folder may hang. *RET is NULL if `done` was already called.
- * Returns 0 or -errno; on failure `free` has been called. */
+/* Submits the job that REQUEST describes or, if RERUN_OF is not 0, reruns the job with that id.
+ * If jobs run on this machine, the job is submitted at once. Otherwise a thread checks the
+ * working folder first, because access to a shared folder may hang. *RET is NULL if `done` was
+ * already called. Returns 0 or -errno; on failure `free` has been called. */
 int jobs_submit(struct jobs *jobs, const json_t *request, int64_t rerun_of,
                 struct jobs_submission *s, struct task **ret);
 /* Cancels a job. A queued job is cancelled at once. If the change cannot be stored, the job stays
@@ -121,8 +121,8 @@ int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
 int jobs_list(struct jobs *jobs, const struct store_filter *wanted, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
-/* One read of a job's run folder. Callers embed this struct as the first member of their own. It
- * must stay valid from jobs_read until `free` is called. */
+/* One read of a job's run folder. Callers embed this struct as the first member of a struct of
+ * their own, which must stay valid from jobs_read until `free` is called. */
 struct jobs_reading {
     /* Called in a thread if access to the folder may hang. FOLDER is the fd of the folder, or
      * -errno, which is -ENOENT if the job has no folder. */

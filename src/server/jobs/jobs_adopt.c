@@ -144,7 +144,8 @@ void jobs_sweep_locks(struct jobs *j)
     report_strays(j, strays, stray);
 }
 
-/* Adds jobs to the queue by id, so that each job comes after the jobs that it waits for. */
+/* Adds jobs to the queue in the order of their ids, so that each job comes after the jobs that
+ * it waits for. */
 static void fill_queue(struct jobs *j)
 {
     for (size_t i = 0; i < j->active_count;) {

@@ -1,5 +1,5 @@
-/* Determines how a job ended from its run.json, which is not trusted, because the job itself may
- * have written it. */
+/* Reads run.json to determine how a job ended. The file is not trusted, because the job itself
+ * may have written it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

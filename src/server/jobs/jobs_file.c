@@ -27,7 +27,7 @@ enum {
     RETRY_S = 5,     /* delay after a failed write */
     SLICE_MS = 2,
     SLICE_ROWS = 64,
-    /* length of a pause in slices; the writer thus works for a tenth of the time */
+    /* a pause is this many times as long as a slice, so the writer works for a tenth of the time */
     PAUSES = 9,
 };
 

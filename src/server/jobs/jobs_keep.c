@@ -30,7 +30,7 @@ enum {
     /* number of the oldest ended jobs that are checked to find the next one to remove */
     ROWS = 32,
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
-    AGE_S = 600,    /* time between two writes of the store's age to the store */
+    AGE_S = 600,    /* interval at which the store's age is saved in the store */
     DEPTH_MAX = 16, /* maximum depth of folders that are measured */
 };
 

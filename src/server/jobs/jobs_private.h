@@ -74,7 +74,8 @@ struct job {
     enum plan_why published_why;
     uint64_t changed_ns; /* wall-clock time of the latest change */
     /* Wall-clock time and time since boot when this server first saw the job. All later times of
-     * the job are computed from these two, so that they stay in order if the wall clock is set. */
+     * the job are computed from these two, so that its times stay in order even if the wall
+     * clock is set. */
     uint64_t wall_ns, boot_ns;
     /* is_name_taken: the name of the job's run folder is already in use; known if is_name_checked
      * is set */
@@ -103,7 +104,8 @@ struct jobs_listener {
 struct jobs {
     struct loop *loop;
     struct workers *workers;
-    /* separate threads for working folders: a hanging one must not delay reads of run folders */
+    /* separate threads for working folders: a hanging working folder must not delay reads of run
+     * folders */
     struct workers *cwd_workers;
     struct jobs_options options;
     char *runs_path, *cwd;
@@ -112,7 +114,7 @@ struct jobs {
     struct store *store;
     /* age of the store when this server started, and the time of that start */
     uint64_t age_ns, age_boot_ns;
-    uint64_t age_kept_ns; /* age of the store that was last written to disk */
+    uint64_t age_kept_ns; /* the store's age as last written to disk */
     struct executor executor;
 
     struct job **active; /* jobs that have not ended, sorted by id */

@@ -1,5 +1,5 @@
-/* State changes of jobs, which are stored and published; ended jobs, their retention, and the job
- * file. Used only by the files jobs*.c. */
+/* Declarations for the state changes of jobs, for ended jobs and their retention, and for the
+ * job file. Used only by the files jobs*.c. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"
@@ -12,7 +12,8 @@ void jobs_trouble_clear(struct jobs *j, enum trouble kind);
 /* Returns the current wall-clock time for JOB. It is unaffected when the clock is set, and is never
  * before the job's last change. */
 uint64_t job_now_ns(const struct job *job);
-/* Changes the state in memory, and on disk now or as soon as possible. REASON may be NULL. */
+/* Changes the state in memory and stores the change: now or, if that fails, as soon as possible.
+ * REASON may be NULL. */
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);
 /* Changes the state and stores the change, without publishing it. Returns false, with the state
  * unchanged, if the change cannot be stored. */

@@ -23,7 +23,7 @@ struct local_run {
 
     struct command *child; /* `ebb run --detached`, or `ebb sweep`; NULL if it has exited */
     int child_signal;      /* signal that killed `ebb run`, or 0 */
-    bool is_own_start;     /* this server started the job, not an earlier one */
+    bool is_own_start;     /* this server, not an earlier one, started the job */
     bool is_swept;         /* `ebb sweep` was started */
 
     bool is_started, is_start_reported;

@@ -32,7 +32,7 @@ enum plan_why {
     PLAN_WAITS_SLOT,
     PLAN_WAITS_MEMORY,
     PLAN_WAITS_GPU,
-    PLAN_WAITS_TURN, /* there is room, but an earlier job has reserved it */
+    PLAN_WAITS_TURN, /* enough is free, but an earlier job has reserved it */
     PLAN_NEVER       /* the job needs more than the server has */
 };
 struct plan_verdict {

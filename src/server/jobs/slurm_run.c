@@ -67,7 +67,7 @@ struct slurm_probe {
 
 /* ---- probes of the run folder, in a thread ---- */
 
-/* False if a call failed with an error that means that a network file system is unreachable. */
+/* False if a call failed because a network file system is unreachable. */
 static bool probe_is_answer(const struct slurm_probe *probe)
 {
     const int errors[] = {probe->found, probe->read, probe->written};
@@ -224,8 +224,9 @@ static int put_request(struct slurm_probe *probe, struct job_request request)
     return r;
 }
 
-/* If no probe of this job is running, starts a copy of the probe WANTED. So a hanging folder
- * occupies only one thread. The probe also writes a pending request into the folder. */
+/* If no probe of this job is running, starts a copy of the probe WANTED. A job has at most one
+ * probe, so a hanging folder occupies only one thread. The probe also writes a pending request
+ * into the folder. */
 static void start_probe(struct slurm_run *run, const struct slurm_probe *wanted, uint64_t now_ns)
 {
     static const struct task_kind kind = {probe_run, probe_done, probe_free};
@@ -325,7 +326,7 @@ static void end_recorded(struct slurm_run *run, const struct slurm_probe *probe)
     slurm_end(run, &end);
 }
 
-/* ---- the end without a record ---- */
+/* ---- jobs whose end is not recorded ---- */
 
 static void end_unrecorded(struct slurm_run *run, const struct slurm_probe *probe)
 {

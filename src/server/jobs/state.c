@@ -12,7 +12,7 @@ static const struct {
     const char *word;
     int next; /* bits of the states that may follow */
 } states[JOB_STATES] = {
-    /* A queued job is cancelled if a job for which it waits fails. */
+    /* A queued job that waits for another one is cancelled if that one fails. */
     [JOB_QUEUED] = {"queued", 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_FAILED |
                                   1 << JOB_CANCELLED | 1 << JOB_LOST},
     /* A job returns to queued if the server was killed before it started the job. */

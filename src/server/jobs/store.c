@@ -24,7 +24,7 @@ enum { BUSY_MS = 500 };
 _Static_assert(JOB_QUEUED == 0 && JOB_SUCCEEDED == 5 && JOB_LOST == 8,
                "the numbers of states are stored and must not change");
 
-/* The index jobs_active makes it cheap to find the few active jobs among all. */
+/* The index jobs_active makes it cheap to find the few active jobs among all jobs. */
 static const char version_1[] = "CREATE TABLE jobs ("
                                 " id INTEGER PRIMARY KEY AUTOINCREMENT,"
                                 " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 8),"

@@ -297,7 +297,7 @@ static void one_connection_serves_many_pipelined_requests(void **state)
     close(fd);
 }
 
-static void head_answer_has_a_length_and_no_body(void **state)
+static void answer_to_a_head_request_has_a_length_and_no_body(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -419,7 +419,7 @@ static void paths_with_dot_segments_or_bad_escapes_are_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void request_with_expect_is_refused_before_its_body_is_sent(void **state)
+static void request_with_expect_header_is_refused_before_body_is_sent(void **state)
 {
     struct server *s = *state;
     ask(s, "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n",
@@ -450,7 +450,7 @@ static void small_body_of_a_refused_request_is_read_before_the_answer(void **sta
     close(fd);
 }
 
-static void connection_closed_within_a_request_is_freed_before_deadline(void **state)
+static void connection_closed_in_mid_request_is_freed_before_deadline(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -463,7 +463,7 @@ static void connection_closed_within_a_request_is_freed_before_deadline(void **s
         http_counts(s->http, &counts);
     } while ((counts.connections > 0 || clock_mono_ns() < a_while) && clock_mono_ns() < until);
     assert_int_equal(counts.connections, 0);
-    assert_int_equal(counts.refused, 0); /* The connection was not closed by its deadline. */
+    assert_int_equal(counts.refused, 0); /* It was not the deadline that closed the connection. */
 }
 
 static void chunked_body_over_the_limit_is_read_but_not_stored(void **state)
@@ -557,7 +557,7 @@ static void http_request_can_be_answered_right_after_it_is_parked(void **state)
     assert_int_equal(s->gone, 0);
 }
 
-static void handler_is_notified_if_a_parked_client_disconnects(void **state)
+static void handler_is_notified_if_client_of_parked_request_disconnects(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -576,7 +576,7 @@ static void handler_is_notified_if_a_parked_client_disconnects(void **state)
     assert_int_equal(counts.parked, 0);
 }
 
-static void http_server_stop_drops_parked_requests(void **state)
+static void stopping_the_http_server_drops_parked_requests(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -618,7 +618,7 @@ static void upgraded_connection_is_no_longer_handled_as_http(void **state)
     close(fd);
 }
 
-static void http_server_stop_closes_upgraded_connections(void **state)
+static void stopping_the_http_server_closes_upgraded_connections(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -688,7 +688,7 @@ static bool is_closed(int fd)
 }
 
 /* The server allows 32 connections, of which strangers may use 8. */
-static void oldest_unauthenticated_client_is_dropped_at_the_limit(void **state)
+static void oldest_stranger_is_disconnected_at_the_limit_for_strangers(void **state)
 {
     struct server *s = *state;
     int fds[100], owner = dial(s);
@@ -810,7 +810,7 @@ int main(void)
         TEST(request_handler_receives_whole_body_in_any_encoding),
         TEST(client_that_waits_for_100_continue_receives_it),
         TEST(one_connection_serves_many_pipelined_requests),
-        TEST(head_answer_has_a_length_and_no_body),
+        TEST(answer_to_a_head_request_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),
         TEST(paused_http_stream_continues_when_resumed),
         TEST(paused_http_stream_is_freed_if_its_client_disconnects),
@@ -819,21 +819,21 @@ int main(void)
         TEST(request_left_unanswered_by_its_handler_gets_status_500),
         TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
-        TEST(request_with_expect_is_refused_before_its_body_is_sent),
+        TEST(request_with_expect_header_is_refused_before_body_is_sent),
         TEST(small_body_of_a_refused_request_is_read_before_the_answer),
-        TEST(connection_closed_within_a_request_is_freed_before_deadline),
+        TEST(connection_closed_in_mid_request_is_freed_before_deadline),
         TEST(chunked_body_over_the_limit_is_read_but_not_stored),
         TEST(endless_request_headers_are_refused),
         TEST(parked_http_request_can_be_answered_later),
         TEST(answer_to_a_parked_http_request_is_sent_at_once),
         TEST(http_request_can_be_answered_right_after_it_is_parked),
-        TEST(handler_is_notified_if_a_parked_client_disconnects),
-        TEST(http_server_stop_drops_parked_requests),
+        TEST(handler_is_notified_if_client_of_parked_request_disconnects),
+        TEST(stopping_the_http_server_drops_parked_requests),
         TEST(upgraded_connection_is_no_longer_handled_as_http),
-        TEST(http_server_stop_closes_upgraded_connections),
+        TEST(stopping_the_http_server_closes_upgraded_connections),
         TEST(answers_unread_by_http_clients_use_bounded_memory),
         cmocka_unit_test(guests_can_use_at_most_half_of_a_shared_resource),
-        TEST(oldest_unauthenticated_client_is_dropped_at_the_limit),
+        TEST(oldest_stranger_is_disconnected_at_the_limit_for_strangers),
         TEST(readers_can_use_at_most_half_of_the_connections),
         HASTY_TEST(client_that_sends_headers_slowly_is_disconnected),
         HASTY_TEST(client_that_sends_a_body_slowly_is_disconnected),

@@ -65,7 +65,7 @@ static void websocket_frame_header_depends_on_payload_length(void **state)
     free(text);
 }
 
-static void live_queues_share_messages_and_keep_their_order(void **state)
+static void live_queues_share_messages_and_keep_message_order(void **state)
 {
     (void)state;
     struct live_queue a = {0}, b = {0};
@@ -117,7 +117,7 @@ static void newer_sample_replaces_queued_sample_and_sets_skip_flag(void **state)
     live_queue_fini(&q);
 }
 
-static void dropped_log_output_resumes_once_the_skip_is_reported(void **state)
+static void log_output_is_skipped_until_the_first_skip_is_reported(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -162,7 +162,7 @@ static void live_queue_exceeds_its_limit_only_for_a_single_message(void **state)
     free(text);
 }
 
-static void jobs_whose_state_does_not_fit_the_live_queue_are_recorded(void **state)
+static void job_whose_state_does_not_fit_live_queue_is_listed_as_late(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -185,7 +185,7 @@ static void jobs_whose_state_does_not_fit_the_live_queue_are_recorded(void **sta
     live_queue_fini(&q);
 }
 
-static void live_queue_returns_enobufs_at_the_maximum_of_late_jobs(void **state)
+static void live_queue_returns_enobufs_if_too_many_jobs_are_late(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -257,13 +257,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
-        cmocka_unit_test(live_queues_share_messages_and_keep_their_order),
+        cmocka_unit_test(live_queues_share_messages_and_keep_message_order),
         cmocka_unit_test(newer_job_state_replaces_queued_state_unless_partly_sent),
         cmocka_unit_test(newer_sample_replaces_queued_sample_and_sets_skip_flag),
-        cmocka_unit_test(dropped_log_output_resumes_once_the_skip_is_reported),
+        cmocka_unit_test(log_output_is_skipped_until_the_first_skip_is_reported),
         cmocka_unit_test(live_queue_exceeds_its_limit_only_for_a_single_message),
-        cmocka_unit_test(jobs_whose_state_does_not_fit_the_live_queue_are_recorded),
-        cmocka_unit_test(live_queue_returns_enobufs_at_the_maximum_of_late_jobs),
+        cmocka_unit_test(job_whose_state_does_not_fit_live_queue_is_listed_as_late),
+        cmocka_unit_test(live_queue_returns_enobufs_if_too_many_jobs_are_late),
         cmocka_unit_test(live_queue_stays_consistent_after_random_operations),
         cmocka_unit_test(sha1_matches_the_test_vectors),
     };

@@ -38,7 +38,7 @@ static void close_pipe(const int fds[2])
     close(fds[1]);
 }
 
-static void server_log_writes_one_json_object_for_any_message(void **state)
+static void server_log_writes_any_message_as_one_json_object(void **state)
 {
     (void)state;
     int fds[2];
@@ -121,7 +121,7 @@ static void long_server_log_message_is_truncated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(server_log_writes_one_json_object_for_any_message),
+        cmocka_unit_test(server_log_writes_any_message_as_one_json_object),
         cmocka_unit_test(server_log_text_escapes_control_characters),
         cmocka_unit_test(server_log_lines_below_the_log_level_are_dropped),
         cmocka_unit_test(server_log_reports_lines_dropped_for_a_stalled_reader),

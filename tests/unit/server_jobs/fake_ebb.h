@@ -20,6 +20,6 @@
 
 #include <stdbool.h>
 
-/* Runs the stand-in if ARGV is a call of it. Returns true, with the exit status in *RET, or
- * false. */
+/* If ARGV is a call of the stand-in, runs it and returns true, with the exit status in *RET.
+ * Otherwise returns false. */
 bool fake_ebb(int argc, char **argv, int *ret);

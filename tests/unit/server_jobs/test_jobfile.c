@@ -65,7 +65,7 @@ static void refused(const char *text, const char *part)
         fail_msg("\"%s\" has no \"%s\"", err.text, part);
 }
 
-static void job_file_with_key_names_of_other_tools_is_read(void **state)
+static void job_file_with_the_key_names_of_other_servers_is_read(void **state)
 {
     (void)state;
     read_back(
@@ -99,7 +99,7 @@ static void job_file_with_key_names_of_other_tools_is_read(void **state)
     assert_int_equal(entries[3].submitted_us, 1769860800000000);
 }
 
-static void job_file_may_be_a_list_or_an_object_with_key_jobs(void **state)
+static void job_file_may_be_a_list_or_have_its_list_under_key_jobs(void **state)
 {
     (void)state;
     read_back("[{\"id\": 7, \"state\": \"done\", \"cmd\": [\"ls\"]}]");
@@ -175,8 +175,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(job_file_with_key_names_of_other_tools_is_read),
-        TEST(job_file_may_be_a_list_or_an_object_with_key_jobs),
+        TEST(job_file_with_the_key_names_of_other_servers_is_read),
+        TEST(job_file_may_be_a_list_or_have_its_list_under_key_jobs),
         TEST(invalid_job_file_is_refused),
         TEST(written_job_file_can_be_read_back),
     };

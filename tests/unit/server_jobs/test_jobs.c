@@ -65,7 +65,7 @@ static void submitted_job_starts_at_once_and_succeeds(void **state)
     assert_true(kit.changes >= 3);
 }
 
-static void job_submitted_before_the_queue_starts_runs_once(void **state)
+static void job_runs_once_if_it_was_submitted_before_the_queue_started(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -172,7 +172,7 @@ static void running_job_is_cancelled_through_its_supervisor(void **state)
     assert_string_equal(kit_text(id, "reason"), "enough");
 }
 
-static void job_cancelled_while_it_starts_ends_as_cancelled(void **state)
+static void job_is_cancelled_even_if_the_request_comes_while_it_starts(void **state)
 {
     char go[96];
     (void)state;
@@ -443,14 +443,14 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(submitted_job_starts_at_once_and_succeeds),
-        TEST(job_submitted_before_the_queue_starts_runs_once),
+        TEST(job_runs_once_if_it_was_submitted_before_the_queue_started),
         TEST(failed_job_has_the_cause_that_the_supervisor_reported),
         TEST(rapid_state_changes_of_a_job_are_all_stored),
         TEST(error_message_of_ebb_run_becomes_the_failure_reason),
         TEST(supervisor_messages_are_stored_and_published),
         TEST(queued_job_is_cancelled_at_once),
         TEST(running_job_is_cancelled_through_its_supervisor),
-        TEST(job_cancelled_while_it_starts_ends_as_cancelled),
+        TEST(job_is_cancelled_even_if_the_request_comes_while_it_starts),
         TEST(job_without_control_socket_can_be_cancelled),
         TEST(job_of_higher_priority_gets_the_next_free_slot),
         TEST(job_that_can_never_start_is_refused_when_submitted),

@@ -56,7 +56,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
 
 /* ---- job states that the test writes into the store ---- */
 
-static void job_that_a_killed_server_left_in_state_starting_runs_once(void **state)
+static void job_runs_once_if_its_server_was_killed_before_starting_it(void **state)
 {
     (void)state;
     kit_start(); /* Starting the server creates the folders. */
@@ -87,7 +87,7 @@ static void job_whose_run_folder_was_removed_is_not_rerun(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_queued_before_a_server_restart_runs_once(void **state)
+static void job_runs_once_if_it_was_queued_before_a_server_restart(void **state)
 {
     (void)state;
     kit_start();
@@ -110,7 +110,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void job_that_ended_while_no_server_ran_gets_its_recorded_end(void **state)
+static void end_of_running_job_is_read_from_run_json_after_a_restart(void **state)
 {
     (void)state;
     kit_start();
@@ -129,7 +129,7 @@ static void job_that_ended_while_no_server_ran_gets_its_recorded_end(void **stat
                 ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
-static void starting_job_whose_run_json_records_an_end_is_not_run_again(void **state)
+static void starting_job_with_an_end_in_run_json_is_not_run_again(void **state)
 {
     (void)state;
     kit_start();
@@ -212,7 +212,7 @@ static void cancel_request_survives_a_server_restart(void **state)
     assert_string_equal(kit_text(id, "reason"), "so be it");
 }
 
-static void job_cancelled_before_its_start_never_runs(void **state)
+static void job_never_runs_if_it_was_cancelled_before_its_start(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -417,16 +417,16 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_that_a_killed_server_left_in_state_starting_runs_once),
+        TEST(job_runs_once_if_its_server_was_killed_before_starting_it),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
-        TEST(job_queued_before_a_server_restart_runs_once),
-        TEST(job_that_ended_while_no_server_ran_gets_its_recorded_end),
-        TEST(starting_job_whose_run_json_records_an_end_is_not_run_again),
+        TEST(job_runs_once_if_it_was_queued_before_a_server_restart),
+        TEST(end_of_running_job_is_read_from_run_json_after_a_restart),
+        TEST(starting_job_with_an_end_in_run_json_is_not_run_again),
         TEST(job_with_neither_lock_nor_recorded_end_is_lost),
         TEST(started_job_without_a_run_folder_is_lost),
         TEST(running_job_can_be_cancelled_by_a_restarted_server),
         TEST(cancel_request_survives_a_server_restart),
-        TEST(job_cancelled_before_its_start_never_runs),
+        TEST(job_never_runs_if_it_was_cancelled_before_its_start),
         TEST(restarted_server_waits_for_a_job_that_is_still_starting),
         TEST(job_is_running_while_its_unsigned_lock_is_held),
         TEST(job_counts_as_running_while_a_reused_pid_holds_its_lock),

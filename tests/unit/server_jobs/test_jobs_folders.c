@@ -148,7 +148,7 @@ static void retention_size_limit_ignores_foreign_folders(void **state)
 }
 
 /* `ebb run` was killed between creating and signing the folder, so it started no job. */
-static void job_killed_before_it_signed_its_run_folder_runs_once(void **state)
+static void job_runs_once_if_ebb_run_died_before_signing_the_folder(void **state)
 {
     struct err err = {""};
     int64_t id = 0;
@@ -212,7 +212,7 @@ static void server_with_a_new_job_store_reuses_no_ids_and_ends_no_job(void **sta
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_SUCCEEDED);
 }
 
-static void job_ids_exceed_those_of_run_folders_if_last_id_is_missing(void **state)
+static void new_job_id_exceeds_ids_of_run_folders_if_last_id_is_missing(void **state)
 {
     static const char *const marks[] = {"rm last-id", ": >last-id", "echo x >last-id",
                                         "echo 99999999999999999999 >last-id"};
@@ -253,9 +253,9 @@ int main(int argc, char **argv)
         TEST(copy_of_a_run_folder_is_neither_used_nor_removed),
         TEST(run_json_of_a_foreign_folder_is_ignored),
         TEST(retention_size_limit_ignores_foreign_folders),
-        TEST(job_killed_before_it_signed_its_run_folder_runs_once),
+        TEST(job_runs_once_if_ebb_run_died_before_signing_the_folder),
         TEST(server_with_a_new_job_store_reuses_no_ids_and_ends_no_job),
-        TEST(job_ids_exceed_those_of_run_folders_if_last_id_is_missing),
+        TEST(new_job_id_exceeds_ids_of_run_folders_if_last_id_is_missing),
         TEST(ids_of_removed_jobs_are_not_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

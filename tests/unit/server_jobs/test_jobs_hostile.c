@@ -80,7 +80,7 @@ static void run_json_keys_of_the_wrong_type_are_ignored(void **state)
     assert_true(json_is_null(json_object_get(verdict, "leak")));
 }
 
-static void symlink_instead_of_run_json_is_not_followed(void **state)
+static void symlink_in_place_of_run_json_is_not_followed(void **state)
 {
     char path[128];
     (void)state;
@@ -95,7 +95,7 @@ static void symlink_instead_of_run_json_is_not_followed(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void long_cause_of_a_job_is_truncated_between_characters(void **state)
+static void long_failure_cause_is_truncated_between_characters(void **state)
 {
     enum { LONG = 5000 };
     char *text = malloc(LONG * 3 + 300), *at = text;
@@ -179,7 +179,7 @@ static void missing_ebb_program_keeps_jobs_queued_and_is_reported(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void missing_working_folder_fails_only_the_job_that_uses_it(void **state)
+static void only_the_job_whose_working_folder_is_missing_fails(void **state)
 {
     char folder[128], extra[256];
     (void)state;
@@ -286,7 +286,7 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
 
 /* A job may put any file in the place of a later job's lock file, but only the later job may then
  * fail. */
-static void unusable_lock_file_fails_only_its_job(void **state)
+static void only_jobs_whose_lock_file_is_unusable_fail(void **state)
 {
     char path[256];
     (void)state;
@@ -316,16 +316,16 @@ int main(int argc, char **argv)
         TEST(job_is_lost_if_its_run_json_is_invalid),
         TEST(job_is_lost_if_its_run_json_has_too_many_bytes_or_values),
         TEST(run_json_keys_of_the_wrong_type_are_ignored),
-        TEST(symlink_instead_of_run_json_is_not_followed),
-        TEST(long_cause_of_a_job_is_truncated_between_characters),
+        TEST(symlink_in_place_of_run_json_is_not_followed),
+        TEST(long_failure_cause_is_truncated_between_characters),
         TEST(supervisor_that_floods_its_socket_does_not_block_the_server),
         TEST(job_is_lost_if_its_run_folder_is_removed),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
-        TEST(missing_working_folder_fails_only_the_job_that_uses_it),
+        TEST(only_the_job_whose_working_folder_is_missing_fails),
         TEST(server_with_full_disk_refuses_new_jobs_and_keeps_old_ones),
         TEST(hundreds_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
-        TEST(unusable_lock_file_fails_only_its_job),
+        TEST(only_jobs_whose_lock_file_is_unusable_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void jobs_that_wait_for_others_or_can_never_start_reserve_nothing(void **
     assert_int_equal(v[3].gpus, 1);
 }
 
-static void no_job_starts_if_resource_use_exceeds_the_limits(void **state)
+static void no_job_starts_while_used_resources_exceed_the_limits(void **state)
 {
     (void)state; /* The server was restarted with fewer slots and less memory. */
     struct plan_room room = {.slots = 1,
@@ -200,8 +200,8 @@ static void check_room(const struct day *d)
     assert_int_equal(gpus >> d->room.gpus, 0);
 }
 
-/* Checks that the first job of the queue does not wait any longer once all jobs that were running
- * when it became the first have ended. */
+/* Checks that the first job of the queue no longer waits after the end of all jobs that were
+ * running when it became the first. */
 static void check_head(struct day *d)
 {
     int head = 0;
@@ -294,7 +294,7 @@ int main(void)
         cmocka_unit_test(small_job_may_overtake_a_job_that_waits_for_a_gpu),
         cmocka_unit_test(free_memory_is_reserved_for_a_job_that_waits_for_memory),
         cmocka_unit_test(jobs_that_wait_for_others_or_can_never_start_reserve_nothing),
-        cmocka_unit_test(no_job_starts_if_resource_use_exceeds_the_limits),
+        cmocka_unit_test(no_job_starts_while_used_resources_exceed_the_limits),
         cmocka_unit_test(one_job_can_use_64_gpus),
         cmocka_unit_test(reason_for_waiting_contains_requested_and_free_resources),
         cmocka_unit_test(simulated_queue_respects_limits_and_starts_every_job),

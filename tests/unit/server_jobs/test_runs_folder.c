@@ -56,7 +56,7 @@ static void runs_folder_is_created_with_mode_0700(void **state)
     runs_folder_free(f);
 }
 
-static void unreachable_runs_folder_is_opened_once_reachable(void **state)
+static void unreachable_runs_folder_is_opened_as_soon_as_it_responds(void **state)
 {
     (void)state;
     struct runs_folder *f = folder_in("slow", hang);
@@ -110,7 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_folder_is_created_with_mode_0700),
-        cmocka_unit_test(unreachable_runs_folder_is_opened_once_reachable),
+        cmocka_unit_test(unreachable_runs_folder_is_opened_as_soon_as_it_responds),
         cmocka_unit_test(runs_folder_can_be_opened_after_a_failed_attempt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,4 +1,4 @@
-/* Tests the job store: rows, lists, counters, transactions and its size. */
+/* Tests the job store: rows, lists, counters, transactions, and the size of its files. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "server/jobs/store.h"
 #include "store_kit.h"
 
-static void stored_job_has_all_its_fields_after_reopening_the_store(void **state)
+static void stored_job_has_all_its_fields_after_the_store_is_reopened(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -119,7 +119,7 @@ static void lists_are(struct store *s, struct store_filter filter, const char *w
     assert_string_equal(text, want);
 }
 
-static void job_store_filters_jobs_by_state_and_name_and_lists_pages(void **state)
+static void job_store_lists_jobs_by_state_and_name_and_in_pages(void **state)
 {
     (void)state;
     enum { ACTIVE = 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_RUNNING };
@@ -209,7 +209,7 @@ static void job_store_counters_survive_a_restart(void **state)
     store_close(s);
 }
 
-static void failed_nested_transaction_stores_none_of_its_calls(void **state)
+static void failed_nested_transaction_rolls_back_the_outermost_one(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -269,7 +269,7 @@ static void store_files_do_not_grow_when_jobs_are_removed(void **state)
     assert_int_equal(store_kit_size("-wal"), -1);
 }
 
-static void second_server_on_one_job_store_is_refused(void **state)
+static void second_server_on_the_same_job_store_is_refused(void **state)
 {
     (void)state;
     struct store *s = store_kit_open();
@@ -303,17 +303,17 @@ static void store_file_has_mode_0600(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(stored_job_has_all_its_fields_after_reopening_the_store),
+        TEST(stored_job_has_all_its_fields_after_the_store_is_reopened),
         TEST(invalid_state_transition_changes_nothing_in_the_store),
         TEST(requeued_job_has_no_run_folder_and_no_gpus),
-        TEST(job_store_filters_jobs_by_state_and_name_and_lists_pages),
+        TEST(job_store_lists_jobs_by_state_and_name_and_in_pages),
         TEST(job_ids_are_never_reused),
         TEST(learned_memory_is_the_largest_of_the_five_newest_peaks),
         TEST(job_store_counters_survive_a_restart),
-        TEST(failed_nested_transaction_stores_none_of_its_calls),
+        TEST(failed_nested_transaction_rolls_back_the_outermost_one),
         TEST(only_the_first_and_last_of_many_state_changes_are_stored),
         TEST(store_files_do_not_grow_when_jobs_are_removed),
-        TEST(second_server_on_one_job_store_is_refused),
+        TEST(second_server_on_the_same_job_store_is_refused),
         TEST(store_file_has_mode_0600),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,7 +196,8 @@ static void job_store_reports_a_full_disk_and_recovers(void **state)
     assert_int_equal(grouped, 0);
     assert_true(in_group > last);
     assert_int_equal(lost, -ENOSPC);
-    assert_int_equal(queued(s), full); /* The transaction that hit the full disk was rolled back. */
+    /* The transaction that failed on the full disk was rolled back. */
+    assert_int_equal(queued(s), full);
     uint64_t counted = queued(s);
     store_kit_add(s, "after", JOB_QUEUED);
     assert_int_equal(queued(s), counted + 1);
@@ -302,7 +303,7 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
     close(ends[0]);
 }
 
-static void stored_jobs_survive_sigkill_of_the_server_at_any_moment(void **state)
+static void stored_jobs_survive_sigkill_of_the_writer_at_any_moment(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -339,7 +340,7 @@ int main(void)
         TEST(nfs_and_smb_are_recognized_as_network_file_systems),
         TEST(job_store_reports_a_full_disk_and_recovers),
         TEST(job_store_recovers_from_a_full_tmpfs),
-        TEST(stored_jobs_survive_sigkill_of_the_server_at_any_moment),
+        TEST(stored_jobs_survive_sigkill_of_the_writer_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

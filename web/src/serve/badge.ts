@@ -44,7 +44,8 @@ const svg = "http://www.w3.org/2000/svg";
 const wide = 96;
 const high = 26;
 
-// Draws memory over the run, from 0 to the peak, or to the limit if that is close to the peak.
+// Draws memory over the time of the run. The y axis begins at 0 and ends at the peak, or at the limit if that is close
+// to the peak.
 export class Spark {
   readonly root = document.createElementNS(svg, "svg");
   private readonly line = document.createElementNS(svg, "path");

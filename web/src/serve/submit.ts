@@ -14,16 +14,16 @@ interface Field {
 }
 
 const fields: Field[] = [
-  { key: "command", label: "Command", kind: "text", help: "Split into words as in a shell, but run without a shell." },
+  { key: "command", label: "Command", kind: "text", help: "The command is split into words as in a shell, but runs without a shell." },
   { key: "name", label: "Name", kind: "line", help: "Earlier runs with this name determine how much memory is reserved." },
-  { key: "limit", label: "Memory limit", kind: "line", help: "A size such as 24G, or a share of the effective limit such as 80%. The guard enforces it." },
+  { key: "limit", label: "Memory limit", kind: "line", help: "A size such as 24G, or a share of the effective limit such as 80%. The guard enforces this limit." },
   { key: "memory", label: "Memory to reserve", kind: "line", help: "Such as 24G. The job starts when this much memory is free." },
   { key: "gpus", label: "GPUs", kind: "number" },
   { key: "cwd", label: "Folder", kind: "line", help: "Working folder of the command." },
   { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, separated by spaces or line breaks; quoted as in a shell.", more: true },
   { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; jobs with a higher priority start first.", more: true },
-  { key: "after", label: "After jobs", kind: "line", help: "Ids of jobs that must succeed first.", more: true },
-  { key: "resume-args", label: "Resume arguments", kind: "line", help: "Appended to the command after a restart.", more: true },
+  { key: "after", label: "After jobs", kind: "line", help: "Ids of jobs that must succeed before this one starts.", more: true },
+  { key: "resume-args", label: "Resume arguments", kind: "line", help: "Appended to the command when the job is restarted.", more: true },
   { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, such as interval=2s.", more: true },
 ];
 
