@@ -518,8 +518,8 @@ def part_run(table, options):
 # ---- the job's output ---------------------------------------------------------------------------
 
 def piped(command, between=""):
-    """Returns the wall time of COMMAND and the CPU time of all its processes, in seconds, while its output is read from
-    a pipe."""
+    """Runs COMMAND and reads its output from a pipe. Returns the wall time, and the CPU time of all its processes, in
+    seconds."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(["sh", "-c", f"{shlex.join(command)} {between} | cat >/dev/null"], check=True,
                    stdin=subprocess.DEVNULL)

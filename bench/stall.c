@@ -1,8 +1,8 @@
 /* Measures how long sampling delays a job. A child holds N GiB of 4 KiB pages and maps, touches and
  * unmaps memory in a loop, timing each round. Meanwhile this process either does nothing, samples
- * as ebb does (tick every second, status every 5 s, unique memory at the default pace without
- * pauses), samples unique memory at full speed, or reads smaps_rollup every second. Blocks of these
- * four ways alternate, so that drift affects all of them equally.
+ * as ebb does (tick every second, status every 5 s, unique memory with the default share of a CPU,
+ * one scan after another), samples unique memory at full speed, or reads smaps_rollup every second.
+ * Blocks of these four ways alternate, so that drift affects all of them equally.
  *
  * On a busy machine, most long rounds wait for a CPU and not for a lock. The kernel counts the wait
  * for a CPU (schedstat). Every figure is therefore given twice: as measured, and without the wait
@@ -142,7 +142,7 @@ static void sleep_until(uint64_t t_ns)
         ;
 }
 
-/* Samples as the engine does, except that unique memory is sampled at each tick. */
+/* Samples as the engine does, except that the scans for unique memory follow each other at once. */
 static void look_with_ebb(struct proc_tree *tree, struct proc_unique *u, uint64_t until_ns)
 {
     static uint64_t tick_ns, status_ns;

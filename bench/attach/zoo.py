@@ -28,7 +28,7 @@ def start_until_step(python, name, flags, folder, step):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as marks:
         marks.bind(str(path))
         marks.settimeout(120)
-        # A relative path, because tables do not shorten paths.
+        # The program's path is relative, because the tables of `ebb heap` do not shorten paths.
         job = subprocess.Popen([python, f"zoo/{name}/main.py", *flags], cwd=ROOT,
                                env={**os.environ, "EBB_SOCKET": str(path)},
                                stdout=subprocess.DEVNULL)
@@ -41,8 +41,8 @@ def start_until_step(python, name, flags, folder, step):
 
 
 def verdict_of(options, run, truth):
-    """Returns the verdict on a recording, whether it is right, and whether one of the first three heap rows is the
-    leaking line."""
+    """Returns the verdict on a recording, whether it is right, and whether one of the first three rows of `ebb heap` is
+    the leaking line."""
     result = subprocess.run([options.program, "verdict", "--json", run], stdout=subprocess.PIPE, text=True)
     tree = json.loads(result.stdout)
     tree = tree.get("tree", tree)

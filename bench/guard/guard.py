@@ -140,8 +140,8 @@ def is_ebb_first(found):
 
 
 def stop_runs(options, what, count, rate, deaf, is_outer):
-    """Returns COUNT runs that grew at the intended rate, and up to COUNT runs that were slower because the machine was
-    busy."""
+    """Returns COUNT runs that grew at the intended rate, and up to COUNT runs that grew more slowly because the machine
+    was busy."""
     flags = [] if is_outer else ["--limit", "2G"]
     arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
     at_pace, slow = [], []

@@ -234,7 +234,8 @@ static uint64_t used_bytes(void)
     return used > cache ? used - cache : 0;
 }
 
-/* Allocates up to 2 MiB below the threshold, waits, and then allocates to 2 MiB above it. */
+/* Allocates until usage is 2 MiB below the threshold, waits, and then allocates until usage is 2
+ * MiB above the threshold. */
 static void cross(void)
 {
     char id[64];

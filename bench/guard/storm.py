@@ -5,8 +5,8 @@
 
 The job runs as an ordinary user with a limit of N processes; every process forks and ignores SIGTERM. Once the job has
 reached the limit, it is cancelled with a grace period of one second. Prints one line per run: the times until the
-supervisor answered and until the job had ended, in seconds since the cancel. Required: 10 s with 400 processes on two
-cores. Requires root, to set the limit, and Python 3.8.
+supervisor answered and until the job had ended, in seconds since the cancel. The job is required to end within 10 s,
+with 400 processes on two cores. Needs Python 3.8, and root to set the limit.
 """
 
 import argparse

@@ -34,7 +34,8 @@ WARM_UP_S = 1.0
 
 
 def wait_for_ebb(library):
-    """All compared processes need equally many threads, because malloc takes locks only if there are several."""
+    """All compared processes need the same number of threads, because malloc takes locks only in a process with several
+    threads."""
     from attached import Ebb
 
     return Ebb(library)

@@ -142,7 +142,7 @@ def most_bytes(options):
 
 
 def watch_files(run, job):
-    """Returns the size of the largest heap file over time, until the job has ended."""
+    """Samples the size of the largest heap file until the job has ended. Returns a list of (seconds, bytes)."""
     begin, sizes = time.monotonic(), []
     while job.poll() is None and time.monotonic() - begin < PATIENCE_S:
         try:

@@ -27,8 +27,8 @@ def find_library(name):
 
 
 class Peer:
-    """One way to run a Python program. LINES is true if the tool shows Python lines; WHY is the reason why the tool
-    cannot run here."""
+    """One way to run a Python program. LINES is true if the tool shows lines of Python source; WHY is the reason why
+    the tool cannot run here."""
 
     def __init__(self, name, lines="no", before=(), options=(), env=None, why=None, not_on=()):
         self.name, self.lines, self.why = name, lines, why
@@ -141,7 +141,7 @@ def row_of(table, peer, plain, name):
 
 
 def ahead(table, all_peers, plain, name):
-    """Prints a comparison of ebb with every tool that shows Python lines."""
+    """Prints a comparison of ebb with every tool that shows lines of Python source."""
     others = [p for p in all_peers if p.lines == "yes" and p.name != "ebb" and p.runs.get(name)]
     ours = next(p for p in all_peers if p.name == "ebb")
     if not others or not ours.runs.get(name):

@@ -18,7 +18,7 @@ import time
 import psutil
 
 INTERVAL_S = 0.5
-WINDOW = 10  # Number of samples at the beginning and at the end of the run that are compared.
+WINDOW = 10  # This many samples from the beginning of the run are compared with as many from its end.
 THRESHOLD_MB = 50
 
 

@@ -203,7 +203,7 @@ static double stairs_f(double t, const double *p)
 {
     return p[0] * floor(t / p[1]);
 }
-/* p: height, interval and duration of spikes, each of which ends at an event. */
+/* p: height, interval and duration of the spikes. Each spike ends at an event. */
 static double spikes_f(double t, const double *p)
 {
     double in = fmod(t, p[1]) - (p[1] - p[2]);
@@ -262,7 +262,8 @@ static void warm_ramp(struct draw *d)
 {
     draw_frame(d, true);
     double p[3] = {d->base * loguniform(&d->g, .05, 3), uniform(&d->g, 20, 420), 0};
-    if (d->run->marked) /* Linear growth after the first epoch would be a leak. */
+    if (d->run
+            ->marked) /* Growth after the first epoch would be a leak, so the ramp ends earlier. */
         p[1] = fmin(p[1], 0.9 * d->epoch_s);
     add(d, ramp_f, p);
 }

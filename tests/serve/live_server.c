@@ -114,7 +114,7 @@ static enum jobs_news_kind kind_of(const json_t *message)
         if (strcmp(type, words[i]) == 0)
             return (enum jobs_news_kind)i;
     }
-    return JOBS_NEWS_ANSWER; /* Answers are not sent to viewers. */
+    return JOBS_NEWS_ANSWER; /* The hub sends nothing for a message of another type. */
 }
 
 static void tell_live(int64_t id, json_t *message, json_int_t times)

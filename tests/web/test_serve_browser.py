@@ -46,7 +46,7 @@ def seen(tmp_path_factory):
                            env=environment())
 
 
-def test_real_server_page_sends_no_requests_to_other_hosts(seen):
+def test_page_of_a_real_server_sends_no_requests_to_other_hosts(seen):
     assert seen["foreign"] == []
 
 
@@ -99,6 +99,6 @@ def test_rerun_that_is_started_on_the_page_ends_and_has_a_report(seen):
     assert not seen["again"]["wide"]
 
 
-def test_server_page_shows_the_machine(seen):
+def test_server_page_shows_memory_and_slots_of_the_machine(seen):
     assert any("Memory of the machine" in text for text in seen["machine"])
     assert any(re.search(r"Slots\s*0 of 2", text) for text in seen["machine"])

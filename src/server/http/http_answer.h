@@ -1,4 +1,4 @@
-/* Answers to requests. Each request is answered exactly once, either at once or after http_park. */
+/* Answers to requests. Each request is answered exactly once: immediately, or after http_park. */
 #pragma once
 
 #include "server/http/http.h"

@@ -54,9 +54,9 @@ static const struct {
     {"returned.gpu_bytes", "ebb_memory_returned_gpu_bytes_total", NULL,
      "GPU memory returned to the system when jobs ended."},
     {"overhead.cpu_seconds", "ebb_job_overhead_cpu_seconds_total", NULL,
-     "CPU time that ebb needed to monitor jobs, added when a job ends."},
+     "CPU time that ebb used to monitor jobs that have ended."},
     {"overhead.job_seconds", "ebb_job_seconds_total", NULL,
-     "Run time of jobs, added when a job ends; compare it with ebb's CPU time."},
+     "Run time of jobs that have ended; compare it with ebb's CPU time."},
 };
 
 static void print_counters(struct buf *out, const struct jobs_metrics *m)

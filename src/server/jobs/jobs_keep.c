@@ -112,7 +112,7 @@ static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
 }
 
 /* Moves the folder of the job to remove into the trash. Leaves a folder of the same name alone if
- * it lacks the job's signature. An old ebb made no signatures; for its jobs, leaves the folder
+ * it lacks the job's signature. Folders of an old ebb have no signature; such a folder is left
  * alone if it lacks run.json. Returns 0 or -errno. */
 static int put_folder(struct jobs_keeper *k)
 {

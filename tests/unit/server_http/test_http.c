@@ -256,7 +256,7 @@ static void every_http_answer_has_the_security_headers(void **state)
     ask(*state, "GET /x HTTP/1.1\r\n" HOST "\r\n", "Content-Security-Policy: default-src 'none'");
 }
 
-static void request_handler_receives_whole_body_in_any_encoding(void **state)
+static void request_handler_receives_body_in_any_transfer_encoding(void **state)
 {
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "\"body\":5");
     ask(*state,
@@ -266,7 +266,7 @@ static void request_handler_receives_whole_body_in_any_encoding(void **state)
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "\"body\":0");
 }
 
-static void client_that_waits_for_100_continue_receives_it(void **state)
+static void client_that_waits_for_status_100_continue_receives_it(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -637,7 +637,7 @@ static void stopping_the_http_server_closes_upgraded_connections(void **state)
 
 /* ---- slow clients and too many clients ---- */
 
-static void answers_unread_by_http_clients_use_bounded_memory(void **state)
+static void answers_that_clients_do_not_read_use_bounded_memory(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -807,8 +807,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(request_path_and_query_are_decoded),
         TEST(every_http_answer_has_the_security_headers),
-        TEST(request_handler_receives_whole_body_in_any_encoding),
-        TEST(client_that_waits_for_100_continue_receives_it),
+        TEST(request_handler_receives_body_in_any_transfer_encoding),
+        TEST(client_that_waits_for_status_100_continue_receives_it),
         TEST(one_connection_serves_many_pipelined_requests),
         TEST(answer_to_a_head_request_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),
@@ -831,7 +831,7 @@ int main(void)
         TEST(stopping_the_http_server_drops_parked_requests),
         TEST(upgraded_connection_is_no_longer_handled_as_http),
         TEST(stopping_the_http_server_closes_upgraded_connections),
-        TEST(answers_unread_by_http_clients_use_bounded_memory),
+        TEST(answers_that_clients_do_not_read_use_bounded_memory),
         cmocka_unit_test(guests_can_use_at_most_half_of_a_shared_resource),
         TEST(oldest_stranger_is_disconnected_at_the_limit_for_strangers),
         TEST(readers_can_use_at_most_half_of_the_connections),
