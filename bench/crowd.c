@@ -1,5 +1,5 @@
-/* A job with many processes: every second process allocates memory and frees part of it ten times
- * per second; the others sleep. In addition, one process is started and exits every second. Usage:
+/* A job with many processes: half of the processes allocate memory and free part of it ten times
+ * per second; the others sleep. In addition, one process per second is started and exits. Usage:
  * crowd PROCESSES SECONDS */
 #include <signal.h>
 #include <stdio.h>

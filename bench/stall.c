@@ -142,7 +142,8 @@ static void sleep_until(uint64_t t_ns)
         ;
 }
 
-/* Samples as the engine does, except that the scans for unique memory follow each other at once. */
+/* Samples as the engine does, except that the scans for unique memory follow one another without
+ * a pause. */
 static void look_with_ebb(struct proc_tree *tree, struct proc_unique *u, uint64_t until_ns)
 {
     static uint64_t tick_ns, status_ns;

@@ -53,7 +53,8 @@ def environment(rank=None, name=""):
 
 
 def run(command, count, folder, name):
-    """Runs COUNT ranks at once, or one program without a launcher. Returns the mean CPU time of a rank's steps."""
+    """Runs COUNT ranks at the same time, or one program without a launcher. Returns the mean CPU time of a rank's
+    steps."""
     children = [subprocess.Popen(command, cwd=folder, env=environment(n if count > 1 else None, name), text=True,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for n in range(count)]
     outputs = [child.communicate()[0] for child in children]

@@ -54,7 +54,7 @@ class Site:
             share = -math.expm1(-size / self.interval)
             total += size * count
             variance += size * size * count * (1 - share) / share
-        # If all objects were allocated at once, the sampling would become coarser at the end.
+        # If all objects were allocated in one burst, the sampling would become coarser at the end.
         time.sleep(0.2)
         return f"{self.name} {total:.0f} {variance:.0f}\n"
 

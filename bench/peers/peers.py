@@ -139,7 +139,7 @@ def answer(options, tool, program):
 def answers(options, all_tools, programs):
     """Returns {(tool, program): result}. Up to JOBS runs are in progress at the same time, because nothing is timed."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
-    # Slow tools are started first, so that none of them runs alone at the end.
+    # Slow tools are started first: a slow tool that started last would run alone at the end.
     asked.sort(key=lambda pair: not pair[0].is_slow)
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda pair: answer(options, *pair), asked))

@@ -4,8 +4,8 @@ threshold.
 
     rss_watch.py REPORT PROGRAM [ARGUMENT]...
 
-It starts to sample at the first step, and reports a leak if the median of its last readings exceeds that of its
-first ones by more than THRESHOLD_MB. It uses medians because the last readings are of a process that is exiting.
+It starts to sample at the first step, and reports a leak if the median of the last samples exceeds the median of the
+first samples by more than THRESHOLD_MB. It uses medians because the process is already exiting during the last samples.
 """
 
 import json

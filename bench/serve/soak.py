@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the server under every load at once: submits, cancels, viewers, kill -9, a full disk, hostile jobs.
+"""Runs the server under all loads at the same time: submits, cancels, viewers, kill -9, a full disk, hostile jobs.
 
     bench/serve/soak.py [--minutes N] [--seed N] [--build DIR] [--keep-folder]
 
@@ -405,7 +405,7 @@ class Soak:
         new = {name for name in cgroups() - before if not is_running(name)}
         if new:
             self.wrong.append(f"cgroups are left: {sorted(new)[:5]} ({len(new)})")
-        # The folders of jobs whose supervisor and sentinel were both killed are removed by the next run.
+        # The next `ebb run` removes the socket folders of jobs whose supervisor and sentinel were both killed.
         subprocess.run([self.options.ebb, "run", "-q", "--no-record", "--", "true"], check=True,
                        env=dict(os.environ, TMPDIR=str(self.server.sockets)))
         sockets = list(self.server.sockets.iterdir())

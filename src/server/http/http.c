@@ -54,9 +54,9 @@ void http_connection_cut(struct http_connection *c)
 }
 
 /* Adds a new connection. On TCP, it belongs to a stranger until a request with a token arrives. If
- * more than a quarter of the connections belong to strangers, closes the one of these on which
- * no complete request has arrived for the longest time. Clients with a token are not affected,
- * because they send a request soon after they connect. */
+ * more than a quarter of the connections belong to strangers, closes the connection of the
+ * stranger who has sent no complete request for the longest time. Clients with a token are not
+ * affected, because they send a request soon after they connect. */
 static void connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

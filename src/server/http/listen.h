@@ -1,4 +1,5 @@
-/* The sockets that the server listens on: a TCP address, and a unix socket for its own user. */
+/* The sockets that the server listens on: a TCP address, and a unix socket for the server's own
+ * user. */
 #pragma once
 
 #include <netinet/in.h>

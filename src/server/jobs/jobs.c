@@ -49,8 +49,8 @@ static bool is_for_us(int fd)
     return is_ours || is_empty;
 }
 
-/* If the state folder contains no files of other programs, makes it private. If it does, refuses
- * the folder if other users can write to it, as they can to /tmp. */
+/* Makes the state folder private if it contains no files of other programs. A folder that
+ * contains some, such as /tmp, is refused if other users can write to it. */
 static int close_to_others(int fd, const char *path, struct err *err)
 {
     struct stat st;

@@ -64,7 +64,7 @@ static void raise_peak(struct job_facts *f, uint64_t bytes)
 static void take_verdict(struct jobs *j, struct job *job, const struct job_verdict *verdict)
 {
     struct job_facts *f = &job->live->facts;
-    if (!verdict->verdict[0]) /* an empty word means that there is no verdict yet */
+    if (!verdict->verdict[0]) /* an empty string means that there is no verdict yet */
         return;
     bool is_change = strcmp(f->verdict.verdict, verdict->verdict) != 0;
     f->has_verdict = true;

@@ -39,7 +39,7 @@ static json_t *names_json(json_t *env)
     return names;
 }
 
-/* Copies the members KEYS of FROM, which may be NULL; missing ones become null. */
+/* Copies the members of FROM that KEYS lists; a missing member becomes null. FROM may be NULL. */
 static void copy_keys(json_t *doc, const json_t *from, const char *const *keys)
 {
     for (; *keys; keys++) {

@@ -54,8 +54,8 @@ struct jobs_keeper {
     /* Used by the thread while it runs: */
     struct runs_folder *runs;
     int trash_fd; /* fd of RUNS/.trash, or -1 */
-    /* number of folders moved to the trash so far; it is part of the names there, so that they are
-     * unique */
+    /* number of folders moved to the trash so far; the names in the trash contain this number,
+     * so that they are unique */
     unsigned moved;
     struct kept_folder removal; /* the job whose folder is moved into the trash */
     int removal_result;         /* 0, or -errno if the folder could not be moved */

@@ -1,5 +1,5 @@
-/* Calls squeue for the states of all jobs of this server at once, and sacct for each job that
- * squeue no longer lists. */
+/* Gets the states of all jobs of this server with one call of squeue, and calls sacct for each
+ * job that squeue no longer lists. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>

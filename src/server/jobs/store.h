@@ -75,7 +75,7 @@ int store_get(struct store *store, int64_t id, struct store_job *ret, struct err
 struct store_filter {
     unsigned states; /* bits of the states to list, 1 << JOB_QUEUED | …; 0 means all */
     const char *name;
-    int64_t before; /* list only jobs with smaller ids; 0 means all */
+    int64_t before; /* list only jobs whose ids are below this one; 0 means all */
     unsigned limit; /* 0: no limit */
     bool oldest_first;
 };

@@ -96,7 +96,7 @@ static void token_files_are_created_once_with_mode_0600(void **state)
     assert_string_not_equal(first, again);
 }
 
-static void token_file_readable_by_others_is_refused(void **state)
+static void token_file_that_other_users_can_read_is_refused(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -272,7 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secret_comparison_accepts_only_the_same_secret),
         TEST(token_files_are_created_once_with_mode_0600),
-        TEST(token_file_readable_by_others_is_refused),
+        TEST(token_file_that_other_users_can_read_is_refused),
         TEST(short_or_binary_token_is_refused),
         TEST(only_the_right_token_opens_a_session),
         TEST(right_token_is_accepted_while_wrong_tokens_are_rate_limited),
