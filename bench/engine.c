@@ -1,7 +1,7 @@
 /* Measures the cost of a complete tick of the engine, as `ebb run` and `ebb watch` execute it every
- * second: resident memory of all processes, status of some, the machine, the limit, the recording,
- * the run, and the series of the verdict. The job that is sampled is a separate process tree
- * (bench/tick --hold).
+ * second. A tick covers the resident memory of all processes, the status files of some, the
+ * machine, the limit, the recording, the run, and the series of the verdict. The job that is
+ * sampled is a separate process tree (bench/tick --hold).
  *
  *   engine virtual PID FOLDER    reads commands from stdin and answers each with a line of JSON:
  *     ticks N                    N ticks in virtual time, a second apart

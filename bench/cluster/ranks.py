@@ -63,7 +63,7 @@ def run(command, count, folder, name):
 
 
 def supervisors(folder):
-    """Returns the number of supervisors that recorded below FOLDER, and their total CPU time."""
+    """Returns the number of supervisors that wrote a recording below FOLDER, and their total CPU time."""
     docs = [json.loads(path.read_text()) for path in folder.glob("ebb-runs/**/run.json")
             if "latest" not in path.parts]
     return len(docs), sum(d["cost"]["cpu_s"] for d in docs)

@@ -33,8 +33,8 @@ def places():
 
 
 class Cgroup:
-    """A group with a kernel limit, below our own group or the nearest ancestor that permits it. Raises OSError if
-    there is none."""
+    """A cgroup with a memory limit. Its parent is our own cgroup or the nearest ancestor in which a cgroup can be
+    created. Raises OSError if no ancestor permits that."""
 
     made = 0
 

@@ -30,8 +30,8 @@ enum { WAYS_MAX = 8 };
 struct way {
     const char *name;
     bool is_plain, no_record, no_cgroup, no_guard;
-    /* Arrays of COUNT times from a start: until the program reaches main, until the job has
-     * ended. */
+    /* Arrays of COUNT times: from the start of a job until its program reaches main, and until
+     * the job has ended. */
     uint64_t *start_ns, *life_ns;
 };
 

@@ -134,7 +134,8 @@ def part_slowdown(table, options):
 # ---- memory and disk ----------------------------------------------------------------------------
 
 def most_bytes(options):
-    """Returns the upper bound on the memory of the library and its table, as if all of their pages were in use."""
+    """Returns an upper bound on the memory of the library and its table: their size if all of their pages were in
+    use."""
     found = subprocess.run(["size", f"{options.build}/libebb-heap.so"], capture_output=True, text=True, check=False)
     if found.returncode != 0:
         return None
@@ -155,8 +156,8 @@ def watch_files(run, job):
 
 
 def readings_in(seconds):
-    """Returns the number of snapshots in the heap history of a run of this duration: one every 2 s at first, later one
-    per 1/500 of the elapsed time (store_interval_ns)."""
+    """Returns the number of snapshots in the heap history of a run of this duration: one every 2 s at first, and later
+    one whenever the elapsed time has grown by 1/500 (store_interval_ns)."""
     return seconds / 2 if seconds < 1000 else 500 + 500 * math.log(seconds / 1000)
 
 

@@ -164,7 +164,7 @@ def watch_leak(options, run, line, seconds):
 
 
 def stays(looks):
-    """Returns the time from which the source line was in the first row of every poll."""
+    """Returns the time from which on every poll found the source line in the first row."""
     since = None
     for at, first in looks:
         since = (since if since is not None else at) if first else None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Workloads for the profilers: a loop that is typical of Python programs, and a training.
+"""Workloads for the profilers: a loop that is typical of Python programs, and a training loop.
 
     bench/heap/workloads.py loop|objects|train --units N [--workers N] [--report FILE] [--watch]
 

@@ -3,10 +3,9 @@
 
     keeper.py --out FILE --deadline SECONDS [--look-ms MS] -- COMMAND...
 
-This process is a subreaper: processes of the tool that outlive the job are included and finally killed. --look-ms
-adds up the memory of all processes at that interval, which disturbs timed runs. File pages are excluded: their share
-per process depends on how many other programs map the same libraries.
-"""
+This process is a subreaper: processes of the tool that outlive the job are included and finally killed. --look-ms MS
+adds up the memory of all processes every MS milliseconds, which disturbs timed runs. File pages are excluded: their
+share per process depends on how many other programs map the same libraries. """
 
 import argparse
 import ctypes

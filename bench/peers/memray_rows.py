@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the first rows of two memray reports, of the peak and of memory never freed, as JSON lists of
-[bytes, [[function, file] of each frame]].
+"""Writes the first rows of two memray reports, one of the memory at the peak and one of the memory never freed, as JSON
+lists of [bytes, [[function, file] of each frame]].
 
     memray_rows.py RESULTS ROWS
 """

@@ -54,7 +54,7 @@ def ebb_command(options):
 
 
 def all_tools(options, missing):
-    """In the order of the table; the plain run is first."""
+    """Returns the tools in the order of the table; the plain run is first."""
     no_memray = missing.get("memray")
     no_gdb = None if shutil.which("gdb") else "it needs gdb, which is not here"
     no_heaptrack = None if shutil.which("heaptrack") else "not installed, and no package of this system"

@@ -337,8 +337,8 @@ class Soak:
         for thread in threads:
             thread.start()
         self.load.begin()
-        # The run consists of three equal parts. In each, the server is killed repeatedly during one fifth, and never
-        # during the rest.
+        # The run consists of three equal parts. During one fifth of each part the server is killed repeatedly, and
+        # during the rest never.
         for third in range(3):
             seconds = self.options.minutes * 20
             self.kill_for(seconds / 5)

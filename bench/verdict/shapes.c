@@ -1,5 +1,5 @@
-/* Generates labelled series: each family draws its own level, noise, length, marks and growth
- * rate. */
+/* Generates labelled series: each family has its own random level, noise, length, marks and
+ * growth rate. */
 #include "shapes.h"
 
 #include <math.h>
@@ -143,7 +143,7 @@ static void draw_marks(struct draw *d)
     d->eval_s = (double)per_eval * d->step_s;
 }
 
-/* Draws level, length, start-up and, for half of the runs, marks. */
+/* Chooses level, length, start-up and, for half of the runs, marks at random. */
 static void draw_frame(struct draw *d, bool may_mark)
 {
     struct shapes_run *r = d->run;

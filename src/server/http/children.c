@@ -211,8 +211,8 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     return 0;
 }
 
-/* Cancels a waiter. A queued child without waiters is dropped. A running one continues, because
- * killing a child that waits for a disk could block. */
+/* Cancels a waiter. A queued child without waiters is dropped. A running child without waiters
+ * continues, because killing a child that waits for a disk could block. */
 void child_waiter_cancel(struct child_waiter *w)
 {
     struct child *c = w->child;

@@ -44,8 +44,8 @@ static const char *decode(char *s, bool is_query)
     return NULL;
 }
 
-/* Returns the reason why PATH is invalid, or NULL. Refuses paths that leave their folder, and
- * alternative spellings of a path. */
+/* Returns the reason why PATH is invalid, or NULL. Refuses segments such as "..", which leave a
+ * folder, and alternative spellings of a path. */
 static const char *check_path(const char *path)
 {
     if (path[0] != '/')

@@ -73,8 +73,8 @@ void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
 
 /* ---- writing ---- */
 
-/* Queues reports of skipped messages, and messages about jobs whose latest state did not fit
- * into the queue earlier. Returns false if nothing is left to send. */
+/* Queues reports of skipped messages, and messages with the states of the jobs in q->late.
+ * Returns false if nothing is left to send. */
 static bool refill(struct live_viewer *v, unsigned *may_make)
 {
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};

@@ -99,7 +99,8 @@ struct executor_kind {
     /* Follows a job that an earlier server started. The state of the job is reported later. Returns
      * NULL if out of memory. */
     struct executor_run *(*follow)(struct executor *x, int64_t id, const struct job_folder *folder);
-    /* Both send a request to the supervisor, and return -ENOTCONN if it cannot be reached. */
+    /* `cancel` and `checkpoint` send a request to the supervisor. They return -ENOTCONN if the
+     * supervisor cannot be reached. */
     int (*cancel)(struct executor_run *run);
     int (*checkpoint)(struct executor_run *run);
     void (*cancel_again)(struct executor_run *run); /* may be NULL */
@@ -121,7 +122,7 @@ struct executor {
 };
 
 /* Sends a cancel request to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached;
- * the executor then retries until it can. */
+ * the executor then retries until it reaches the supervisor. */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
 /* Call this if the supervisor refused the cancel request. The executor sends it again after two
  * seconds. */
@@ -147,8 +148,8 @@ int executor_lock_open(const struct executor *x, int64_t id);
 int executor_lock_is_held(int lock_fd);
 
 enum { EXECUTOR_JSON_MAX = 2 << 20 }; /* maximum size of run.json */
-/* Reads run.json, which must be an object of at most MAX bytes, in the job's folder. The caller
- * frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
+/* Reads run.json in the job's folder. The file must contain an object of at most MAX bytes. The
+ * caller frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
 int executor_read_run(const struct executor *x, const struct job_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret);
 bool executor_is_ended(const struct outcome *o);

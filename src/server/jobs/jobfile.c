@@ -188,8 +188,8 @@ static bool read_iso(const char *s, double *ret)
     return t > 0;
 }
 
-/* Returns the first valid time among the members KEYS, as Unix time in ns, or 0. A time is a number
- * of seconds or milliseconds, or an ISO 8601 string. */
+/* Returns the first valid time among the members that KEYS lists, as Unix time in ns, or 0. A
+ * time is a number of seconds or milliseconds, or an ISO 8601 string. */
 static uint64_t time_at(const json_t *record, const char *const *keys)
 {
     for (; *keys; keys++) {

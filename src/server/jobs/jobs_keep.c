@@ -26,7 +26,7 @@
 enum {
     IDLE_S = 60,    /* time between checks while no job ends */
     WAKE_MS = 500,  /* delay from the end of a job to the next check */
-    MEASURE_S = 10, /* minimum time between two measurements */
+    MEASURE_S = 10, /* minimum time between two measurements of the run folders */
     /* number of the oldest ended jobs that are checked to find the next one to remove */
     ROWS = 32,
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
@@ -111,8 +111,8 @@ static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
     return -errno;
 }
 
-/* Moves the folder of the job to remove into the trash. Leaves a folder of the same name alone if
- * it lacks the job's signature. Folders of an old ebb have no signature; such a folder is left
+/* Moves the run folder of k->removal into the trash. A folder of that name is left alone if it
+ * lacks the job's signature. Folders of an old ebb have no signature; such a folder is left
  * alone if it lacks run.json. Returns 0 or -errno. */
 static int put_folder(struct jobs_keeper *k)
 {

@@ -21,8 +21,8 @@ void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time *
  * server was killed before it started the job. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns);
-/* If the request of JOB contains no size, sets the memory to reserve for JOB to the peak of earlier
- * jobs of the same name. */
+/* If the request of JOB contains no memory size, sets the memory to reserve for JOB to the peak
+ * of earlier jobs of the same name. */
 void jobs_learn_memory(struct jobs *j, struct job *job);
 /* calls jobs_learn_memory for queued jobs named NAME */
 void jobs_relearn(struct jobs *j, const char *name);

@@ -542,7 +542,7 @@ static void answer_to_a_parked_http_request_is_sent_at_once(void **state)
     const char *request = "GET /wait HTTP/1.1\r\n" HOST "\r\n";
     say(s, fd, request, strlen(request));
     wait_parked(s);
-    /* The periodic tick would close the connection eventually, so it is stopped. */
+    /* The periodic tick would close the connection eventually, so the tick is stopped. */
     loop_disarm_timer(s->http->tick);
     http_answer_text(s->parked, 200, "text/plain", "now", 3);
     assert_false(receive_until(s, fd, "\r\n\r\nnow", &answer));

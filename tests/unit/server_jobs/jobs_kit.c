@@ -106,7 +106,7 @@ static void on_submitted(struct jobs_submission *base, int r, json_t *job, const
 
 static void keep_submission(struct jobs_submission *base)
 {
-    (void)base; /* the submission is on the stack */
+    (void)base; /* nothing to free: the submission is on the stack */
 }
 
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second)

@@ -1,4 +1,4 @@
-// Names the cells of tables. On a phone a row becomes a card (style sheet), so each cell needs its column's name.
+// Labels each table cell with the name of its column, because on a phone the style sheet shows a row as a card.
 
 export function labelCells(): void {
   document.querySelectorAll<HTMLTableElement>(".scroll table").forEach((table) => {
