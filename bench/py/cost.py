@@ -10,17 +10,16 @@ removed from the running process and restored (cost_job.py):
 
   profiler   libebb-heap.so: every hook on malloc, mmap and Python's allocator, and the sampling
   marks      plain: calls of ebb.step; hf, lightning: the callback that the shim adds
-  hooks      the shim's hooks on optimizers and loaders; plain: they also report the steps
+  hooks      the shim's hooks in optimizers and loaders; plain: they also report the steps
   all        all three, as in normal use
   outside    the supervisor, which samples the job; SIGSTOP stops the supervisor for the comparison
 
 --costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the upper bound
 of "all" is also an upper bound of each part.
 
-The cost is the mean of the differences within rounds. Its 95 % interval is a bootstrap over the rounds, and the upper
-bound is the upper end of that interval. The supervisor runs during both kinds of blocks, so its use of cores and
-memory bandwidth is not included. The start and the end of the job are not included either (start.py measures them).
-"""
+The cost is the mean of the differences within rounds. Its 95 % interval comes from a bootstrap over the rounds, and the
+upper bound is the upper end of that interval. The supervisor runs during both kinds of blocks, so its use of cores and
+memory bandwidth is not included. The start and the end of the job are not included either (start.py measures them). """
 
 import argparse
 import importlib.util

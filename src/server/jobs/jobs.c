@@ -92,8 +92,8 @@ static int open_private(const char *path, int *ret_fd, struct err *err)
 }
 
 /* Records the kind of executor in the file "executor" of the state folder; a missing file means
- * local. The kind must not change while jobs run, because another kind of executor could not find
- * them. */
+ * "local". The kind must not change while jobs run, because another kind of executor could not
+ * find them. */
 static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
 {
     static const char name[] = "executor";

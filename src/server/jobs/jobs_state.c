@@ -102,7 +102,7 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-/* Marks a job as cancelled in the store. A restarted server would otherwise take its end for a
+/* Marks a job as cancelled in the store. A restarted server would otherwise record its end as a
  * failure. */
 static const char asked_mark[] = "{\"asked\":true}";
 

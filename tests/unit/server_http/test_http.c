@@ -377,7 +377,7 @@ static void asset_is_decompressed_for_clients_without_gzip(void **state)
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "If-None-Match: \"v1\"\r\n\r\n", "HTTP/1.1 304 ");
 }
 
-static void request_left_unanswered_by_its_handler_gets_status_500(void **state)
+static void request_that_its_handler_does_not_answer_gets_status_500(void **state)
 {
     ask(*state, "GET /nothing HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 500 ");
 }
@@ -816,7 +816,7 @@ int main(void)
         TEST(paused_http_stream_is_freed_if_its_client_disconnects),
         TEST(server_can_be_stopped_while_an_http_stream_is_paused),
         TEST(asset_is_decompressed_for_clients_without_gzip),
-        TEST(request_left_unanswered_by_its_handler_gets_status_500),
+        TEST(request_that_its_handler_does_not_answer_gets_status_500),
         TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
         TEST(request_with_expect_header_is_refused_before_body_is_sent),

@@ -287,7 +287,7 @@ static void memory_peak_is_learned_for_later_jobs_of_the_same_name(void **state)
 
 /* ---- jobs that wait for other jobs ---- */
 
-static void job_starts_after_the_job_that_it_waits_for_has_succeeded(void **state)
+static void job_that_waits_for_another_job_starts_when_that_succeeds(void **state)
 {
     (void)state;
     kit_start();
@@ -456,7 +456,7 @@ int main(int argc, char **argv)
         TEST(job_that_can_never_start_is_refused_when_submitted),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
         TEST(memory_peak_is_learned_for_later_jobs_of_the_same_name),
-        TEST(job_starts_after_the_job_that_it_waits_for_has_succeeded),
+        TEST(job_that_waits_for_another_job_starts_when_that_succeeds),
         TEST(jobs_that_wait_for_a_cancelled_job_are_cancelled),
         TEST(rerun_submits_the_request_of_an_earlier_job_again),
         TEST(many_short_jobs_leave_no_descriptors_processes_or_locks),

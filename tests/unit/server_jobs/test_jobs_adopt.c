@@ -267,7 +267,7 @@ static void job_is_running_while_its_unsigned_lock_is_held(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void job_counts_as_running_while_a_reused_pid_holds_its_lock(void **state)
+static void job_counts_as_running_if_the_pid_in_its_held_lock_is_reused(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -429,7 +429,7 @@ int main(int argc, char **argv)
         TEST(job_never_runs_if_it_was_cancelled_before_its_start),
         TEST(restarted_server_waits_for_a_job_that_is_still_starting),
         TEST(job_is_running_while_its_unsigned_lock_is_held),
-        TEST(job_counts_as_running_while_a_reused_pid_holds_its_lock),
+        TEST(job_counts_as_running_if_the_pid_in_its_held_lock_is_reused),
         TEST(jobs_that_wait_for_a_failed_job_are_cancelled_at_restart),
         TEST(restarted_server_removes_only_locks_of_ended_jobs),
         TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),
