@@ -1,6 +1,6 @@
-# Provides the commit for `ebb version` (outside a git checkout of ebb: "unknown"). The commit is in a header of its
-# own, so that a new commit recompiles only one file. CMake runs again whenever git's log of HEAD changes, which is
-# after each commit.
+# Defines the commit hash that `ebb version` prints, or "unknown" outside a git checkout of ebb. The hash is in a header
+# of its own, so that a new commit recompiles only one file. CMake runs again whenever git's log of HEAD changes, which
+# is after each commit.
 
 set(EBB_COMMIT "" CACHE STRING "The commit of this build (default: git's)")
 set(ebb_commit ${EBB_COMMIT})

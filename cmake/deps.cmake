@@ -45,7 +45,8 @@ ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
 # Links only the parts of libdw that read ELF and DWARF. libdwfl is left out, because it would search for files on
 # servers; so are bzip2 and lzma, which only libdwfl needs. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
-# Since elfutils 0.192, the packaged archives may call functions of a library that they do not contain.
+# Since elfutils 0.192, the packaged archives may call functions that neither archive defines. A test program shows
+# whether they can be linked.
 if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
   include(CheckCSourceCompiles)
   foreach(target ebb_dw ebb_zlib ebb_zstd)

@@ -2,7 +2,7 @@
 # libFuzzer (clang with its runtime library), each program mutates its seeds; otherwise fuzz/replay.c runs each seed
 # once. See fuzz/README.md.
 
-# Instrumenting these functions, which compare byte by byte, would cost time and not guide libFuzzer.
+# Instrumenting these functions, which compare byte by byte, would cost time without guiding libFuzzer.
 if(EBB_HAS_FUZZER)
   set_source_files_properties(src/base/buf.c src/base/json.c PROPERTIES
     COMPILE_OPTIONS -fno-sanitize-coverage=trace-cmp)

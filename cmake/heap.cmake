@@ -1,6 +1,6 @@
 # Builds the preloaded heap library. It runs inside the job, so it links only libc, is never sanitized (the sanitizer's
 # runtime would be loaded into the job), and exports only the functions that it hooks. For the unit tests, the same
-# sources are built as a library without hooks, which would otherwise intercept the tests' own calls.
+# sources are built as a library without hooks, because hooks would intercept the tests' own calls.
 
 include(CheckSymbolExists)
 check_symbol_exists(__GLIBC__ features.h EBB_HAS_GLIBC)

@@ -2,10 +2,10 @@
 # per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the program in
 # $EBB_BINARY.
 #
-# Every build tree defines all tests that make sense in it. `make test` runs most tests only once. Everything that
-# executes our C code runs in the sanitized tree. The plain tree runs only the tests labelled "plain": the suites of
-# the Python package and the pages, and tests of memory use, timing and machine code, which sanitizers change. The
-# target plain_tests builds the files that the plain tests need.
+# Every build tree defines all tests that can run in it. `make test` runs most tests only once. Everything that executes
+# our C code runs in the sanitized tree. The plain tree runs only the tests labelled "plain": the suites of the Python
+# package and the pages, and tests of memory use, timing and machine code, which sanitizers change. The target
+# plain_tests builds the files that the plain tests need.
 
 # Finds a Python with pytest. The system's Python is preferred over a Python on PATH, because distribution packages
 # install pytest for the former.
@@ -95,7 +95,7 @@ foreach(test guard.test_reflex proc.test_unique_kinds)
   endif()
 endforeach()
 
-# These tests define their own clock.
+# These tests replace a clock function of ebb with their own.
 if(TARGET server_jobs_test_jobs_clock)
   target_link_options(server_jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
 endif()

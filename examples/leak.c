@@ -1,6 +1,6 @@
-/* A simulated training job for `make demo`: it leaks a little at every step, has a worker that is
- * large but flat, and evaluations whose memory is freed. It needs nothing but libc, and shows how
- * any program sends marks to ebb: one datagram each, to the socket in $EBB_SOCKET. */
+/* A simulated training job for `make demo`: it leaks a little at every step, starts a worker whose
+ * memory is large but constant, and frees the memory of its evaluations. It needs nothing but libc,
+ * and shows how any program sends marks to ebb: one datagram each, to the socket in $EBB_SOCKET. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
     va_list arguments;
 
     if (!path || strlen(path) >= sizeof to.sun_path)
-        return; /* Without EBB_SOCKET, the program is not running under ebb. */
+        return; /* If EBB_SOCKET is not set, the program is not running under ebb. */
     memcpy(to.sun_path, path, strlen(path) + 1);
     va_start(arguments, format);
     int len = vsnprintf(text, sizeof text, format, arguments);

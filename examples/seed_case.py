@@ -1,13 +1,13 @@
 """The training job for which ebb was written: a vision-language model is fine-tuned with the Hugging Face Trainer on
-663 images, batch 2, accumulation 4, three epochs, evaluation and checkpoint every 100 steps; memory climbs at every
-step of the first epoch.
+663 images for three epochs, in batches of 2, with gradients accumulated over 4 batches, and with an evaluation and a
+checkpoint every 100 steps; memory climbs at every step of the first epoch.
 
     ebb run -n seed -- python examples/seed_case.py
     ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when needed
     ebb run -n seed -- python examples/seed_case.py --width 320 --height 256 --epochs 1    # small
 
 The program does not use ebb. The images are opened before the training, and opening reads only a header. The collator
-decodes each image on first use, and the list keeps the decoded pixels. docs/guide/tour.md explains the case.
+decodes each image on first use, and the list of images keeps the decoded pixels. docs/guide/tour.md explains the case.
 """
 
 import argparse

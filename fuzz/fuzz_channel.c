@@ -1,6 +1,6 @@
-/* Fuzzes the frames exchanged by a supervisor and its clients, delivered in pieces as by a socket,
- * and the server's parser of messages from a supervisor. Both sides must survive arbitrary bytes,
- * because a job can connect to either. */
+/* Fuzzes the frames exchanged by a supervisor and its clients, delivered in pieces as a socket
+ * delivers them, and the server's parser of messages from a supervisor. Both sides must survive
+ * arbitrary bytes, because a job can connect to either. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>

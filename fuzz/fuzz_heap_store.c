@@ -8,7 +8,7 @@
 #include "trace/block.h"
 #include "zstd_plain.h"
 
-/* Adds a block to the file. Its type and numbers, and its payload, are read from the input. */
+/* Adds a block to the file. The block's type, numbers and payload are read from the input. */
 static void add_block(struct buf *file, struct cur *c)
 {
     struct block_head head = {.type = cur_byte(c) % 6, .seq = cur_byte(c), .part = cur_byte(c)};

@@ -1,5 +1,5 @@
-/* Fuzzes the readers of a program or library file: its build ID, its symbol table, and queries to
- * libdw. The input is the file. */
+/* Fuzzes the code that reads a program or library file: the parsers of its build ID and symbol
+ * table, and queries to libdw. The input is the file. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes seeds of targets whose inputs begin with a byte that selects a case, of targets whose inputs consist of
-frames, and others that are easier to write than to record. Further seeds in the corpora were recorded or are written by
-seed_*.c.
+"""Writes the seeds that are easier to write than to record: those of targets whose inputs begin with a byte that
+selects a case, those of targets whose inputs consist of frames, and a few others. Further seeds in the corpora were
+recorded or are written by seed_*.c.
 """
 
 import json

@@ -4,8 +4,8 @@
     scripts/check_python.py FILE...
     scripts/check_python.py <FILES     (FILES has paths, each followed by a NUL)
 
-Use standard input while tests are running: some tests take a Python process with lightning.py on its command line for
-a training job.
+Use standard input while tests are running: some tests would mistake a Python process with lightning.py on its command
+line for a training job.
 
 Prints FILE:LINE for each problem and exits 1 if there is one. Problems that pyflakes finds on a line
 with `# noqa` are ignored. If pyflakes is not installed, its checks are skipped with a message.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fetches the packages of FOLDER/package-lock.json into FOLDER/node_modules, unless they exist.
+# Fetches the packages of FOLDER/package-lock.json into FOLDER/node_modules, unless they are installed there.
 #
 #   scripts/fetch_npm.sh NPM FOLDER [OPTION OF npm ci…]
 #
-# Tries three times, for at most three minutes in all, as a registry may be briefly unavailable.
-# On failure prints the reason in one line and returns 1.
+# Tries three times, for at most three minutes in all, because a registry may be briefly unavailable. On failure prints
+# the reason in one line and returns 1.
 set -euo pipefail
 npm=$1
 cd "$2"

@@ -6,8 +6,8 @@
     scripts/fuzz.py --pack fuzz.tar.gz           targets, corpora and this script, to run elsewhere
 
 Exits with 1 when a target crashed, leaked, hung or used too much memory; the folder of --out has the failing inputs,
-and its subfolder inputs/ has new inputs that reach code which the corpora do not reach. `TARGET FILE` replays one
-input.
+and its subfolder inputs/ has new inputs, which reach code that no input in the corpora reaches. `TARGET FILE` replays
+one input.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SLICE_S = 20  # Duration of one turn of a target, in seconds, while other targets wait.
+SLICE_S = 20  # Number of seconds for which a target runs at a time while other targets wait.
 ENVIRONMENT = {
     # Temporary files are kept in memory, because the server's fuzz target calls fsync often.
     "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",

@@ -73,7 +73,7 @@ def write_tarball(path: pathlib.Path, top: str, files: dict[str, tuple[bytes, in
 
 
 def check_versions(ebb: pathlib.Path) -> None:
-    """All sources of the version must agree, and the program must have been built from this commit."""
+    """Checks that the version is the same in all files, and that the program was built from this commit."""
     found = json.loads(wheels.output([ebb, "version", "--json"]))
     for what, value, expected in (("version", found["version"], wheels.version()),
                                   ("commit", found["commit"], wheels.commit())):

@@ -66,7 +66,7 @@ def count_cmocka(output):
     if CMOCKA_SKIPPED.search(output):
         counts.skipped = max(0, started - counts.passed - counts.failed)
     if counts.total() < announced and counts.failed == 0:
-        # The program ended before its last test, which is counted as one failure.
+        # The program ended before its last test; this counts as one failure.
         counts.failed = 1
     return counts
 
@@ -186,8 +186,8 @@ def show_failure(name, output, reason="Failed"):
 
 
 def failure_reasons(log):
-    """Returns {name: "Timeout", "SEGFAULT", "Failed"…} from the end of ctest's output. ctest's XML does not contain the
-    reasons."""
+    """Returns {name: reason} from the end of ctest's output; a reason is "Timeout", "SEGFAULT", "Failed"… ctest's XML
+    does not contain the reasons."""
     return dict(re.findall(r"^\s+\d+ - (\S+) \((.+)\)", log, re.MULTILINE))
 
 

@@ -372,7 +372,7 @@ promtool)
     exit 0
     ;;
 browser)
-    # The browser can be driven only with npm.
+    # Without npm, no test can control the browser.
     if ! is_there cmd:npm || is_there cmd:chromium; then exit 0; fi
     if is_debian_like; then as_root='' refuse_snap chromium; fi
     needs=$browser_needs

@@ -4,7 +4,7 @@
     scripts/test_wheels.py [--build FOLDER] [--suite NAME]…
 
 The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chroots and kept there. In each, `ebb run`
-must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with torch if pip finds a
+must report the verdict, the line and a diagnosis for a leak in plain Python, and for a leak with torch if pip finds a
 torch for the Python of that system. If the system has further Pythons, the leak in plain Python runs with each. For a
 Python version that ebb does not know, it must report the verdict and the reason why there is no line. First, uvx, uv
 run and pipx run must find the command in the wheel, on this machine. Then the tarball and the .deb are installed in a

@@ -93,7 +93,7 @@ def commit() -> str:
 
 
 def supcxx_package() -> str:
-    """Returns the package that contains libsupc++, whose demangler zig's C++ library lacks."""
+    """Returns the package that contains libsupc++. ebb needs its demangler, because zig's C++ library has none."""
     return f"libstdc++-{output(['gcc', '-dumpversion']).split('.')[0].strip()}-dev"
 
 
@@ -317,7 +317,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         """Builds libelf and the parts of libdw that cmake/deps.cmake links, without libdwfl and the backends."""
         known = {f"ac_cv_search_{name}": "none required"
                  for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
-        # Presets a result of configure, whose test would make zig compile its whole C++ library.
+        # Presets the result of a test of configure, because the test would make zig compile its whole C++ library.
         known["ac_cv_lib_stdcpp___cxa_demangle"] = "no"
         self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
                 "--disable-debuginfod", "--disable-libdebuginfod", "--without-bzlib",

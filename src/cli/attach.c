@@ -224,7 +224,7 @@ static int attach_begin(struct attach *a, struct err *err)
         s->rundir.fd = -1;
         return r;
     }
-    /* only root may enter the folders that these variables name, so the default folder is used */
+    /* only root may enter the folders in these variables, so ebb uses the default folder */
     if (user != geteuid()) {
         unsetenv("XDG_RUNTIME_DIR");
         unsetenv("TMPDIR");
@@ -425,7 +425,7 @@ const struct cli_command cmd_attach = {
         "kernel.yama.ptrace_scope=0, or root. A process that was started with EBB_ATTACH=1 loads "
         "the hooks by itself, without that right and without a pause.\n"
         "\n"
-        "If memory runs out, ebb warns and requests a checkpoint, if the job can write one. It "
+        "Before memory runs out, ebb warns and requests a checkpoint, if the job can write one. It "
         "stops the job only with --guard.",
     .examples = "ebb attach 4711\n"
                 "ebb attach --for 5m --all 4711\n",

@@ -48,8 +48,8 @@ struct attach_processes {
 int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
                           struct attach_processes *ret, struct err *err);
 void attach_processes_fini(struct attach_processes *p);
-/* Passes the script S, after filling in the pid, to each process in phase IDLE (start) or ON
- * (stop). Returns the number of processes that ebb then waits for. */
+/* Passes the script S, after filling in the pid, to each process: _start to those in phase IDLE,
+ * _stop to those in phase ON. Returns the number of processes that ebb then waits for. */
 size_t attach_processes_start(struct attach_processes *p, struct script *s);
 size_t attach_processes_stop(struct attach_processes *p, struct script *s);
 /* Handles a mark that one of the scripts sent. */
@@ -59,6 +59,6 @@ void attach_processes_mark(struct attach_processes *p, const struct mark *mark);
 size_t attach_processes_check(struct attach_processes *p, uint64_t now_ns);
 /* Withdraws all scripts that have not run. */
 void attach_processes_withdraw(struct attach_processes *p);
-/* treats processes that have not answered as failed */
+/* sets the phase of each process that has not answered to FAILED */
 void attach_processes_give_up(struct attach_processes *p);
 size_t attach_processes_in(const struct attach_processes *p, enum attach_phase phase);

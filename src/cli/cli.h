@@ -23,7 +23,7 @@ struct cli_command {
     /* Operands as shown in the usage line: "-- CMD [ARG…]", "RUN_DIR|FILE", "BASE HEAD" or "".
      * cli_parse derives their number: "" allows none, a leading '[' makes them optional, "…" allows
      * any number. If the text starts with "--", the command itself checks its operands. If it
-     * starts with "[RUN_DIR", the default is the latest run. */
+     * starts with "[RUN_DIR", the default operand is the latest run. */
     const char *operands;
     const char *summary; /* one line for the list of commands in the help */
     /* Paragraphs separated by an empty line; a line that begins with "  " is printed verbatim. */
@@ -50,7 +50,7 @@ struct cli_json_options {
 
 /* All commands in the order of the help, NULL-terminated. */
 extern const struct cli_command *const cli_commands[];
-/* Commands that other parts of ebb run. Users can run these commands, too, but the help does not
+/* Commands for use by other parts of ebb. Users can run these commands, too, but the help does not
  * list them. */
 extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cmd_diagnose,
@@ -59,8 +59,8 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cm
     cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack,
     cmd_complete;
 
-/* Parses ARGV (argv[0] is the command's name) by COMMAND's table. Returns 0, 1 if --help was
- * found (*ret is then unchanged), or -EINVAL with an error. */
+/* Parses ARGV (argv[0] is the command's name) with COMMAND's table of options. Returns 0, 1 if
+ * --help was found (*ret is then unchanged), or -EINVAL with an error. */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroed struct */

@@ -275,7 +275,8 @@ static int read_head(struct connection *t, struct head *h, struct client_answer 
 
 /* ---- the body ---- */
 
-/* Passes the body to FN. If its length is unknown, it ends with the stream. */
+/* Passes the body to FN. If the headers do not contain the body's length, the body ends with the
+ * stream. */
 static int pass_body(struct connection *t, const struct head *h, client_body_fn *fn, void *user,
                      struct err *err)
 {

@@ -100,8 +100,8 @@ static const char *advice_for(int error)
 {
     if (error == EROFS)
         return "The cgroup mount is read-only, as in most containers: ebb enforces --limit itself, "
-               "because it cannot set a limit in the kernel; `docker run --cgroupns=private "
-               "--privileged` allows that.";
+               "because it cannot set a limit in the kernel; with `docker run --cgroupns=private "
+               "--privileged` it can.";
     if (error == EOPNOTSUPP)
         return no_memory_advice();
     if (has_systemd())

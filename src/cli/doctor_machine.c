@@ -47,8 +47,8 @@ void doctor_check_kernel(struct doctor *d)
         advice = "ebb supports Linux 5.4 and newer: use a newer kernel.";
     } else if (major < 6 || (major == 6 && minor < 4)) {
         level = DOCTOR_NOTE;
-        advice = "On Linux before 6.4, reading a job's PSS blocks even its page faults: do not use "
-                 "--pss.";
+        advice = "On Linux before 6.4, even a page fault of the job must wait while ebb reads the "
+                 "job's PSS: do not use --pss.";
     }
     doctor_add(d, level, "kernel", json_pack("{s:s}", "release", name.release), advice, "%s on %s",
                name.release, name.machine);

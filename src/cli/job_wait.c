@@ -43,8 +43,8 @@ struct patience {
     uint64_t gone_ns; /* when the server stopped answering; 0 if it answers */
 };
 
-/* Returns true if the request should be retried, after a pause. R and STATUS are those of the
- * last answer. */
+/* Returns true if the request should be retried, after a pause. R and STATUS are the result and the
+ * HTTP status of the last request. */
 static bool try_again(struct patience *p, int r, unsigned status)
 {
     bool is_away = r == -ENOENT || r == -ECONNRESET || r == -EPIPE ||

@@ -130,7 +130,8 @@ static void read_gpu_trouble(struct report *r)
             "backend:cudaMallocAsync, or ebb does not support this version of torch)";
 }
 
-/* Reads the heap of the process that grows, or of another process if that one has no profile. */
+/* Reads the heap of the process that grows, or of another process if the growing one has no
+ * profile. */
 static void read_heap(struct report *r, bool is_brief)
 {
     struct folder_heap heap = {0};

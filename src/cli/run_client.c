@@ -113,7 +113,7 @@ void run_client_terminal(bool none, struct supervisor_tty *ret)
         return;
     }
     ioctl(fd, TIOCGWINSZ, &ret->size);
-    if (!ret->in) /* the user's terminal keeps its settings and processes the output */
+    if (!ret->in) /* the user's terminal keeps its settings, so it translates line ends itself */
         ret->termios.c_oflag &= (tcflag_t)~OPOST;
 }
 

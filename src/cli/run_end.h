@@ -9,8 +9,8 @@
 #include "present/report.h"
 #include "run/earlier.h"
 
-/* The outputs of the end of a run. A file descriptor of -1 means that the file was not requested.
- * */
+/* The files that are written at the end of a run. A file descriptor of -1 means that the file was
+ * not requested. */
 struct run_end_output {
     bool is_quiet, as_json;
     int junit_fd, markdown_fd;

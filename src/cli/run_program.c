@@ -131,7 +131,8 @@ int run_program_find(const char *name, char ret_path[PATH_MAX])
         int r = program_check(ret_path);
         if (r == 0)
             return 0;
-        /* a folder on the way also causes EACCES; the error counts only if the file exists */
+        /* an inaccessible folder in the path also causes EACCES; the error counts only if the file
+         * exists */
         if (r == -EACCES && access(ret_path, F_OK) == 0)
             found = r;
         if (!at[len])

@@ -10,6 +10,6 @@ int run_program_find(const char *name, char ret_path[PATH_MAX]);
 
 /* Returns the reason why a library built for this machine's glibc cannot be preloaded into the
  * program at PATH, as a clause such as "the program is statically linked", or NULL if nothing
- * prevents preloading. For a script, checks its interpreter. Assumes that a file that cannot be
- * read permits preloading. */
+ * prevents preloading. For a script, checks its interpreter. If the file cannot be read, assumes
+ * that preloading is possible. */
 const char *run_program_obstacle(const char *path);

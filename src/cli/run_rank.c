@@ -137,8 +137,8 @@ static int meet_supervisor(const struct run_rank *q)
  *
  * Records that the supervisor of this node was killed, because the other nodes wait for the end of
  * this node. Normally the sentinel records it. If the sentinel was killed as well, the `ebb run` of
- * a rank does. It uses a child process, because writing to a shared folder may hang, and the rank
- * must exit. */
+ * a rank records it. A child process does the writing, because access to a shared folder may hang,
+ * and the rank must still exit. */
 
 enum {
     JSON_MAX = 16 << 20,
@@ -174,8 +174,8 @@ static void record_lost(const char *run_dir, uint32_t local_rank)
     }
 }
 
-/* Starts the child. It first waits, to give the sentinel and ranks with a lower LOCAL_RANK time to
- * write. Returns its pid, or 0 if there is no run folder. */
+/* Starts the child, which first waits, to give the sentinel and ranks with a lower LOCAL_RANK time
+ * to write. Returns the child's pid, or 0 if there is no run folder. */
 static pid_t start_lost(uint32_t local_rank)
 {
     const char *run_dir = getenv("EBB_RUN_DIR");

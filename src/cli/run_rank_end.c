@@ -135,7 +135,7 @@ static struct nodes_now count_nodes(int job_fd, const struct rank_place *place, 
     return now;
 }
 
-/* Waits until all nodes have written their end. A signal ends the wait. */
+/* Waits until every node has recorded that it ended. A signal ends the wait. */
 static struct nodes_now wait_for_nodes(int job_fd, const struct rank_place *place, bool can_write,
                                        bool has_failed, int progress_fd)
 {
@@ -257,8 +257,8 @@ static uint64_t take_progress(const struct end_reader *e)
     return n == 0 ? 0 : limit_ms;
 }
 
-/* Waits for the child while it makes progress. Passes signals on, which end its wait for other
- * nodes. Returns false if access to the folder hangs. */
+/* Waits for the child as long as the child makes progress. Passes signals on to the child; a signal
+ * ends the child's wait for other nodes. Returns false if access to the folder hangs. */
 static bool follow_reader(const struct end_reader *e)
 {
     const struct timespec none = {0};

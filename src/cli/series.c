@@ -31,9 +31,9 @@ static int parse_seconds(const char *what, const char *text, void *at, struct er
 static const struct option_desc series_table[] = {
     OPTION_ROW(0, "from", PARSED, "S", AT(from_ns), .parse = parse_seconds,
                .help = "start of the time range, in seconds since the job's start"),
-    OPTION_ROW(0, "to", PARSED, "S", AT(to_ns), .parse = parse_seconds,
-               .help =
-                   "end of the time range, in seconds since the job's start (default: the end)"),
+    OPTION_ROW(
+        0, "to", PARSED, "S", AT(to_ns), .parse = parse_seconds,
+        .help = "end of the time range, in seconds since the job's start (default: the job's end)"),
     OPTION_ROW(0, "points", INT, "N", AT(points), .fallback = "600", .min = SAMPLES_POINTS_MIN,
                .max = SAMPLES_POINTS_MAX, .help = "maximum number of points per series"),
     OPTION_ROW(0, "id", INT, "N", AT(id), .help = "job id to write into the JSON document"),

@@ -187,7 +187,7 @@ static bool is_host_name(const char *s)
     return *s && strspn(s, letters) == strlen(s) && strlen(s) < 254;
 }
 
-/* How the names of an option such as --allow-host are checked. */
+/* The check of the names that are given to an option such as --allow-host. */
 struct name_rule {
     const char *option, *what;
     bool (*is_valid)(const char *name);

@@ -186,7 +186,7 @@ const struct cli_command cmd_verdict = {
         "\n"
         "  stable      the baseline is flat\n"
         "  spiking     memory peaks, and the baseline recovers\n"
-        "  plateaued   memory grew, then stopped; the step and the boundary are printed\n"
+        "  plateaued   growth has stopped; the step at which it stopped is printed\n"
         "  filling     memory grows within the first epoch\n"
         "  stepping    the baseline rises at each evaluation, checkpoint or epoch\n"
         "  leaking     the baseline keeps rising\n"
@@ -200,8 +200,8 @@ const struct cli_command cmd_verdict = {
         "A table has a header line, a column of times in seconds or of steps, and a column of "
         "values.\n"
         "\n"
-        "The exit status is 0 for no leak, 1 for a leak (leaking, stepping), 3 if undecided so "
-        "far (filling, undecided), and 2 if the file cannot be judged.",
+        "The exit status is 0 for no leak, 1 for a leak (leaking, stepping), 3 if undecided so far "
+        "(filling, undecided), and 2 if the file cannot be judged.",
     .examples = "ebb verdict ebb-runs/latest\n"
                 "ebb verdict rss.csv --marks marks.jsonl --limit 24G\n"
                 "ebb verdict log.csv --step-column iter --steps-per-epoch 83 --json\n"

@@ -138,8 +138,10 @@ static int option_add_text(const char *what, const char *text, struct option_tex
                            struct err *err)
 {
     if (ret->count == OPTION_TEXTS_MAX)
-        return err_set(err, -EINVAL, "%s: \"%.100s\" exceeds the maximum of %d values", what, text,
-                       (int)OPTION_TEXTS_MAX);
+        return err_set(
+            err, -EINVAL,
+            "%s: \"%.100s\" is one value too many; the option can be given at most %d times", what,
+            text, (int)OPTION_TEXTS_MAX);
     ret->v[ret->count++] = text;
     return 0;
 }

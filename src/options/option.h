@@ -98,9 +98,9 @@ const char *option_nearest(const char *word, const char *const *words, size_t co
 /* Appends "--name" or "--name=value" for each option, each followed by NUL. Returns the number of
  * arguments. */
 size_t options_put_argv(struct buf *out, const struct options_given *given);
-/* Reads options from OBJECT, whose keys are long option names. Values are strings or integers; for
- * flags, true. null and false mean that the option is not given. Error messages start with
- * "options". Returns 0, -EINVAL or -ENOMEM. */
+/* Reads options from OBJECT, whose keys are long option names. A value is a string or an integer,
+ * or true for a flag. A value of null or false means that the option is not given. Error messages
+ * start with "options". Returns 0, -EINVAL or -ENOMEM. */
 int options_read_json(const struct option_desc *table, const char *command, const json_t *object,
                       struct options_given *given, void *values, struct err *err);
 /* Adds an option to OBJECT. Returns 0, or -EINVAL and an error if its text is not UTF-8. */
@@ -112,8 +112,8 @@ struct options_config {
     const char *file;    /* file name for error messages */
     const char *command; /* the command whose help lists the options, for error messages */
     const struct option_desc *table;
-    /* options of the command line, or NULL; a setting in the file that one of them overrides is
-     * checked and then ignored */
+    /* options of the command line, or NULL; they override settings in the file, which are still
+     * checked */
     struct options_given *given;
     void *values;
     size_t values_size;

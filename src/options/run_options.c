@@ -128,7 +128,7 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 
 #define AT(field) offsetof(struct run_options, field)
 #define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
-/* Marks options that are valid only on a command line. */
+/* The scope of options that are valid only on a command line. */
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 
@@ -275,8 +275,8 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* Options that have no effect if option AGAINST is given. IS (what the option does) and DOES (what
- * AGAINST does) are parts of the error message. */
+/* Options that have no effect if the option `against` is given. The error message contains `is`,
+ * the effect of these options, and `does`, the effect of `against`. */
 struct clash {
     const char *against;
     const char *is, *does;

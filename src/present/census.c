@@ -28,8 +28,8 @@ struct census {
     bool has_rank, has_step, has_torch, is_sampled, has_tensor_bytes, has_object_bytes;
     int64_t rank, step, tensor_count, object_count;
     uint64_t tensor_bytes, object_bytes;
-    /* "step": taken at the end of a step; "thread": while the program ran; "call": when the program
-     * requested it */
+    /* the time of the census: "step" at the end of a step, "thread" while the program ran, "call"
+     * when the program requested the census */
     char at[16];
     double cost_s;
     struct census_memory memory;
@@ -229,7 +229,7 @@ static void census_put_process(struct doc *d, const struct census_process *p, si
         doc_textf(d, TONE_STRONG, " (rank %" PRId64 ")", c->rank);
     if (c->has_step)
         doc_textf(d, TONE_STRONG, ", step %" PRId64, c->step);
-    doc_textf(d, TONE_PLAIN, ": taken %s, at a cost of %s",
+    doc_textf(d, TONE_PLAIN, ": census %s, at a cost of %s",
               strcmp(c->at, "step") == 0     ? "at the end of the step"
               : strcmp(c->at, "thread") == 0 ? "while the program ran"
                                              : "when the program requested it",

@@ -37,7 +37,7 @@ static long dot(double share, size_t dots)
     return at > -1 && at < (double)dots ? lround(at) : -1;
 }
 
-/* Draws a line between two dots, one step per dot along the longer axis. */
+/* Draws a line between two dots, with one dot for each position on the longer axis. */
 static void line(struct braille *b, long x0, long y0, long x1, long y1)
 {
     long dx = labs(x1 - x0), dy = labs(y1 - y0), n = dx > dy ? dx : dy;

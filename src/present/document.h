@@ -22,7 +22,8 @@ struct doc {
 };
 void doc_fini(struct doc *d);
 
-/* Makes the back ends in HIDDEN omit everything that is added from now on. 0 ends this. */
+/* Makes the back ends in HIDDEN omit everything that is added until the next call. HIDDEN is 0 if
+ * no back end is to omit anything. */
 enum { DOC_TERMINAL = 1, DOC_HTML = 2, DOC_MARKDOWN = 4 };
 void doc_hide(struct doc *d, unsigned hidden);
 

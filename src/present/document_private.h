@@ -32,7 +32,7 @@ struct doc_node {
     enum doc_tone tone;
     unsigned style;  /* one of the flags above, an enum doc_point or an enum doc_fold */
     unsigned hidden; /* bits of the back ends that omit this node */
-    size_t at, len; /* position of the node's title, label or span in doc.text, which ends in NUL */
+    size_t at, len; /* position in doc.text of the node's title, label or span, which ends in NUL */
     size_t columns; /* for a name, the width at which it is truncated, or 0 */
     void *data;     /* columns of a table, struct doc_plot of a plot, or parts of a bar */
     size_t count;
@@ -46,9 +46,9 @@ static inline bool doc_is_span(const struct doc *d, size_t i)
 }
 /* Returns the text of node I, which ends in NUL. */
 const char *doc_string(const struct doc *d, size_t i);
-/* Returns a view of D without the nodes that BACK_END omits. If UNFOLDS is false, the reader cannot
- * unfold content: folds become paragraphs, and groups lose their blocks. The result shares D's
- * text; the caller frees the nodes of the result. */
+/* Returns a view of D without the nodes that BACK_END omits. UNFOLDS is true if the reader can
+ * unfold content. Otherwise each fold becomes a paragraph, and of each FOLD_GROUP only the summary
+ * remains. The result shares D's text; the caller frees the nodes of the result. */
 struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds);
 /* Appends the text of the spans from I on, escaped for a terminal. Returns the index after them. */
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out);

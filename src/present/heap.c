@@ -110,8 +110,7 @@ void heap_frame_doc(struct doc *d, const struct name *frame)
     buf_fini(&text);
 }
 
-/* Returns true if ROW merges several lines that were called by one function and allocate little
- * each. */
+/* Returns true if ROW merges several lines that allocate little and have the same caller. */
 static bool is_merged(const struct profile_row *row)
 {
     return row->has_in_program && row->place_count > 1;

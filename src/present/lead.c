@@ -90,9 +90,9 @@ static bool has_exhausted_gpu(const struct summary *s)
     return s->gpu_failure && kind && strcmp(kind, "GPU memory") == 0;
 }
 
-/* Returns true if the lead explains the growth. A healthy job has nothing to explain. Without
- * enough samples for a growth rate, all growth may belong to start-up. Growth is then explained
- * only on a GPU or if the job failed for another reason than GPU memory. */
+/* Returns true if the lead explains the growth. A healthy job has nothing to explain. If there are
+ * too few samples for a growth rate, all growth may belong to start-up. The lead then explains
+ * growth only on a GPU, or if the job failed for a reason other than GPU memory. */
 static bool has_explanation(const struct summary *s)
 {
     const struct judged *worst = verdict_worst(s->verdicts);

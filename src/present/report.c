@@ -192,7 +192,8 @@ static void add_head(struct doc *d, const struct report *r)
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
-/* Counts the leading rows that certainly grew and whose verdict does not exclude a leak. */
+/* Counts the rows from the first on that certainly grew and whose verdict does not exclude a leak.
+ * The count ends at the first row for which this is not true. */
 static size_t growing_count(const struct profile_view *v)
 {
     const double least = 1 << 20;

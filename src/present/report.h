@@ -46,7 +46,7 @@ struct report {
     uint64_t gpu_failures; /* number of failed GPU requests in all processes */
     /* Why the lines that allocated GPU memory are unknown; NULL if no GPU was used. */
     const char *gpu_trouble;
-    struct diagnosis *diagnosis; /* NULL if it could not be made */
+    struct diagnosis *diagnosis; /* NULL if the run could not be diagnosed */
     char **trouble;
     size_t trouble_count;
 };

@@ -16,8 +16,8 @@
 enum { SITES = 12 };
 
 /* Smallest relative difference between two growth rates that is treated as an effect of the change.
- * Confidence intervals alone are not enough: two runs of the same program differ by more, because
- * of the machine and its other load. */
+ * Confidence intervals alone are not enough: because of the machine and its other load, the rates
+ * of two runs of the same program differ by more than their intervals allow. */
 static const double least_change = 0.05;
 
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
@@ -396,7 +396,7 @@ static void add_sites(struct doc *d, const struct report *before, const struct r
         heap_site_doc(d, a);
     }
     doc_para(d, TONE_DIM);
-    doc_text(d, TONE_PLAIN, "A dash means that the call site has no live sample.");
+    doc_text(d, TONE_PLAIN, "A dash means that no sampled allocation of the call site is live.");
 }
 
 static uint64_t job_peak(const struct report *r)

@@ -99,7 +99,7 @@ static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
     summary_item(d, TONE_PLAIN, "mean ", s->has_mean_bytes, s->mean_bytes, "");
     summary_item(d, TONE_STRONG, "peak ", s->has_peak_bytes, s->peak_bytes, "");
     summary_item(d, TONE_PLAIN, "end ", s->has_end_bytes, s->end_bytes, "");
-    /* a baseline needs as many readings as a rate */
+    /* if there are too few samples for a growth rate, the baseline is unknown as well */
     doc_fact(d, "baseline");
     if (s->has_rate_bytes_per_min && s->floor_bytes.has_first && s->floor_bytes.has_last)
         doc_itemf(d, TONE_PLAIN, "%s → %s", text_size(first, s->floor_bytes.first),

@@ -73,8 +73,8 @@ void summary_guard_brief(struct doc *d, const struct outcome *o);
 void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
 /* Adds the largest processes in run.json. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);
-/* Adds the segments of a restarted job, or nothing if there was only one. IS_BRIEF selects fewer
- * columns, for a summary. */
+/* Adds the segments of a restarted job, or nothing if there was only one. If IS_BRIEF, the table
+ * has fewer columns, so that it fits into a summary. */
 void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);
 
 /* ---- the suggested memory request, in the syntax of the job's scheduler ---- */

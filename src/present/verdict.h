@@ -29,6 +29,6 @@ void verdict_brief(struct buf *out, const struct verdicts *v);
 enum doc_tone verdict_tone(const struct verdict_result *r);
 
 /* Renders the output of `ebb verdict` below the headline: the evidence, the other verdicts, the
- * overhead of flat processes, the table of processes. If IS_BRIEF, it has two reasons and no
+ * overhead of flat processes, the table of processes. If IS_BRIEF, renders only two reasons and no
  * processes. */
 void verdict_details(struct doc *d, const struct verdicts *v, bool is_brief);

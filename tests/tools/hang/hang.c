@@ -1,5 +1,5 @@
 /* A preloaded library that simulates a file server that does not respond: calls that access a given
- * folder block. $HANG_FILE names a file with one line, "PATH" or "WHO PATH"; WHO is a
+ * folder block. $HANG_FILE is the path of a file with one line, "PATH" or "WHO PATH"; WHO is a
  * comma-separated list of pids and process names. While that file exists, calls that access PATH or
  * anything below it block, in all processes or only in WHO. */
 #include <dlfcn.h>

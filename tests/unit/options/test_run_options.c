@@ -228,7 +228,7 @@ static void config_file_sets_options_missing_on_the_command_line(void **state)
     unlink(path);
 }
 
-static void error_on_option_in_conflict_with_config_has_file_and_line(void **state)
+static void conflicting_config_option_is_reported_with_file_and_line(void **state)
 {
     (void)state;
     char path[64], line[256], sentence[256];
@@ -347,7 +347,7 @@ int main(void)
         cmocka_unit_test(restart_interval_may_be_a_time_a_step_count_or_a_size),
         cmocka_unit_test(value_of_resume_args_is_split_into_words),
         cmocka_unit_test(config_file_sets_options_missing_on_the_command_line),
-        cmocka_unit_test(error_on_option_in_conflict_with_config_has_file_and_line),
+        cmocka_unit_test(conflicting_config_option_is_reported_with_file_and_line),
         cmocka_unit_test(invalid_option_values_are_refused),
         cmocka_unit_test(run_options_survive_conversion_to_request_and_argv),
         cmocka_unit_test(error_on_refused_request_contains_the_option_and_value),

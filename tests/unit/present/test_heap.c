@@ -131,7 +131,7 @@ static void heap_table_at_80_columns_matches_expected_text(void **state)
     free(printed);
 }
 
-static void library_line_is_shown_with_calling_user_function(void **state)
+static void library_line_is_shown_with_the_user_function_that_calls_it(void **state)
 {
     (void)state;
     char *printed =
@@ -213,7 +213,7 @@ static void heap_table_fits_any_width(void **state)
     }
 }
 
-static void long_title_of_growth_column_keeps_columns_aligned(void **state)
+static void heap_columns_stay_aligned_if_growth_title_is_long(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "since 123456789012", true, 80);
@@ -242,7 +242,7 @@ static void heap_growth_without_steps_is_shown_per_minute(void **state)
     free(printed);
 }
 
-static void each_problem_with_heap_samples_is_reported(void **state)
+static void heap_table_reports_lost_samples_and_incomplete_stacks(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK), "growth", true, 80);
@@ -428,13 +428,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
-        cmocka_unit_test(library_line_is_shown_with_calling_user_function),
+        cmocka_unit_test(library_line_is_shown_with_the_user_function_that_calls_it),
         cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
-        cmocka_unit_test(long_title_of_growth_column_keeps_columns_aligned),
+        cmocka_unit_test(heap_columns_stay_aligned_if_growth_title_is_long),
         cmocka_unit_test(heap_growth_without_steps_is_shown_per_minute),
-        cmocka_unit_test(each_problem_with_heap_samples_is_reported),
+        cmocka_unit_test(heap_table_reports_lost_samples_and_incomplete_stacks),
         cmocka_unit_test(heap_without_live_memory_is_reported_as_empty),
         cmocka_unit_test(hostile_names_in_the_heap_are_escaped),
         cmocka_unit_test(overlong_names_in_the_heap_are_truncated),

@@ -1,4 +1,5 @@
-/* Tests that text of other programs is escaped in a page, and plots of braille characters. */
+/* Tests the escaping of other programs' text in a page, the embedded files, and plots of braille
+ * characters. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

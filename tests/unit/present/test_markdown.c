@@ -35,7 +35,7 @@ static void markdown_escapes_markup_in_plain_text(void **state)
     check(markdown_text, "see https://example.org/x", "see https&#58;//example.org/x");
 }
 
-static void markdown_keeps_program_names_readable(void **state)
+static void markdown_leaves_underscores_within_names_unescaped(void **state)
 {
     (void)state;
     check(markdown_text, "train_step, my_model.py:7", "train_step, my_model.py:7");
@@ -51,7 +51,7 @@ static void markdown_escapes_mentions_and_issue_references(void **state)
     check(markdown_text, "a@b #", "a@b #");
 }
 
-static void text_in_markdown_code_cannot_end_the_code(void **state)
+static void text_cannot_end_the_markdown_code_that_contains_it(void **state)
 {
     (void)state;
     check(markdown_code, "a|b `c` <d>", "`a\\|b 'c' <d>`");
@@ -92,9 +92,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(markdown_escapes_markup_in_plain_text),
-        cmocka_unit_test(markdown_keeps_program_names_readable),
+        cmocka_unit_test(markdown_leaves_underscores_within_names_unescaped),
         cmocka_unit_test(markdown_escapes_mentions_and_issue_references),
-        cmocka_unit_test(text_in_markdown_code_cannot_end_the_code),
+        cmocka_unit_test(text_cannot_end_the_markdown_code_that_contains_it),
         cmocka_unit_test(markdown_makes_bidi_characters_visible),
         cmocka_unit_test(markdown_removes_private_folders_from_paths),
         cmocka_unit_test(markdown_keeps_folders_that_are_not_private),

@@ -167,7 +167,7 @@ static void summary_without_a_growth_rate_names_no_source_line(void **state)
     buf_fini(&text);
 }
 
-static void host_growth_is_not_blamed_if_gpu_memory_ran_out(void **state)
+static void summary_omits_cause_of_host_growth_if_gpu_memory_ran_out(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -519,7 +519,7 @@ int main(void)
         cmocka_unit_test(summary_without_a_growth_rate_names_no_source_line),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
-        cmocka_unit_test(host_growth_is_not_blamed_if_gpu_memory_ran_out),
+        cmocka_unit_test(summary_omits_cause_of_host_growth_if_gpu_memory_ran_out),
         cmocka_unit_test(summary_names_container_only_if_the_cause_is_live_memory),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_newest),

@@ -71,7 +71,7 @@ static void flat_process_list_is_sorted_by_the_chosen_column(void **state)
     table_fini(&t);
 }
 
-static void rows_sort_by_value_then_pid_with_unknown_values_last(void **state)
+static void rows_are_sorted_by_value_then_pid_with_unknown_values_last(void **state)
 {
     struct frame_row rows[] = {row(1, 0, 5), row(2, 0, 5), row(3, 0, 5)};
     struct table t = {.is_flat = true, .sort = SORT_RATE};
@@ -194,7 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sibling_processes_are_sorted_below_their_parent),
         cmocka_unit_test(flat_process_list_is_sorted_by_the_chosen_column),
-        cmocka_unit_test(rows_sort_by_value_then_pid_with_unknown_values_last),
+        cmocka_unit_test(rows_are_sorted_by_value_then_pid_with_unknown_values_last),
         cmocka_unit_test(folded_branch_is_one_line_with_descendant_count),
         cmocka_unit_test(all_branches_of_the_process_tree_can_be_folded),
         cmocka_unit_test(processes_in_a_parent_cycle_are_shown_once_each),

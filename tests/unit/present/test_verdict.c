@@ -269,7 +269,7 @@ static void verdict_table_hides_columns_that_do_not_fit(void **state)
     buf_fini(&narrow);
 }
 
-static void verdict_text_marks_exited_processes_if_others_still_run(void **state)
+static void exited_process_is_labelled_gone_only_while_the_job_runs(void **state)
 {
     struct buf running = {0}, over = {0};
     (void)state;
@@ -310,7 +310,7 @@ int main(void)
         cmocka_unit_test(verdict_text_lists_overhead_and_exited_processes),
         cmocka_unit_test(verdict_sentences_wrap_at_spaces_on_narrow_terminal),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
-        cmocka_unit_test(verdict_text_marks_exited_processes_if_others_still_run),
+        cmocka_unit_test(exited_process_is_labelled_gone_only_while_the_job_runs),
         cmocka_unit_test(brief_verdict_has_the_word_the_rate_and_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
