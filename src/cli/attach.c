@@ -55,7 +55,7 @@ static const struct option_desc attach_table[] = {
                .help = "do not profile the heap; report only steps and the verdict"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
-               .help = "sample the heap once per this many allocated bytes on average"),
+               .help = "average number of allocated bytes per heap sample"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the summary as JSON"),
     {0},
 };

@@ -23,7 +23,8 @@ enum attach_phase {
 struct attach_process {
     struct attach_target target;
     struct inject inject;
-    /* connection for the request if the process was started with EBB_ATTACH=1; else -1 */
+    /* connection for the request to load the hooks if the process was started with EBB_ATTACH=1;
+     * else -1 */
     int request_fd;
     enum attach_phase phase;
     bool is_stopping; /* true if the pending script removes the hooks */

@@ -33,7 +33,7 @@ struct cli_command {
     /* a second table or NULL; only its rows with scope ANYWHERE are used */
     const struct option_desc *more_options;
     size_t options_size; /* size of the command's own options struct */
-    int error_status;    /* exit status of an error; 0 means 2 */
+    int error_status;    /* exit status after an error; 0 means 2 */
     /* options must precede the first operand, as in `ebb run -- CMD -x` */
     bool stop_at_operand;
     /* Runs the command. Returns its exit status, or -errno and an error, which is printed after the
@@ -59,12 +59,12 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cm
     cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack,
     cmd_complete;
 
-/* Parses ARGV (argv[0] is the command's name) with COMMAND's table of options. Returns 0, 1 if
- * --help was found (*ret is then unchanged), or -EINVAL with an error. */
+/* Parses ARGV (argv[0] is the command's name) with COMMAND's table of options. Returns 0 if the
+ * command is to run, 1 if --help was found (*ret is then unchanged), or -EINVAL with an error. */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroed struct */
-/* Parses the first operand, a pid, and opens /proc and the cgroup file system. Returns 0 or
+/* Parses the first operand as a pid, and opens /proc and the cgroup file system. Returns 0 or
  * -errno. */
 int cli_open_pid(const struct cli_call *call, struct proc_root *ret_root, int32_t *ret_pid,
                  struct err *err);
@@ -102,8 +102,8 @@ struct doc;
 int cli_print_doc(struct doc *d);
 /* Writes a document to FD, formatted for the terminal FD, and frees it. Returns 0 or -errno. */
 int cli_write_doc(int fd, struct doc *d);
-/* Writes JSON to standard output, indented, and releases DOC, which is NULL if memory ran out.
- * Returns the exit status. */
+/* Writes JSON to standard output, indented, and releases DOC. A DOC of NULL means that memory ran
+ * out. Returns the exit status. */
 int cli_print_json(json_t *doc);
 /* Writes JSON to standard output on one line. Does not release DOC. Returns the exit status. */
 int cli_print_json_line(const json_t *doc);

@@ -147,7 +147,7 @@ static int send_all(const struct connection *t, const char *data, size_t len, st
     return 0;
 }
 
-/* Reads more of the answer. Returns 1, 0 at the end of the stream, or -errno. */
+/* Reads more of the answer. Returns 1 if bytes were read, 0 at the end of the stream, or -errno. */
 static int read_more(struct connection *t, struct err *err)
 {
     enum { CHUNK = 64 << 10 };

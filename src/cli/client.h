@@ -63,9 +63,9 @@ int client_json(const char *socket, const char *method, const char *path, const 
 
 /* Parses a job id on a command line. */
 int client_parse_id(const char *text, int64_t *ret, struct err *err);
-/* Finds the folder in which `ebb serve` keeps its state and its socket, as an absolute path: GIVEN,
- * $EBB_STATE_DIR, or by default $XDG_STATE_HOME/ebb (usually ~/.local/state/ebb). Returns 0, or
- * -errno with an error. */
+/* Finds the folder in which `ebb serve` keeps its state and its socket: GIVEN, else $EBB_STATE_DIR,
+ * else $XDG_STATE_HOME/ebb (usually ~/.local/state/ebb). The path is absolute. Returns 0, or -errno
+ * with an error. */
 int client_state_dir(const char *given, char ret[PATH_MAX], struct err *err);
 /* Encodes S for a URL query into OUT. Returns false if it does not fit. */
 bool client_encode(const char *s, char *out, size_t size);

@@ -19,7 +19,8 @@ static void on_detach_mark(void *user, const struct mark *mark)
 }
 
 /* Makes the process run a script that removes the hooks. Waits only until the script has started:
- * its result goes to the socket of the killed `ebb attach`, which nobody reads. */
+ * the script sends its result to the socket of the killed `ebb attach`, and nobody reads that
+ * socket any more. */
 static int remove_hooks(struct loop *loop, struct attach_processes *p, struct err *err)
 {
     struct mark_receiver *marks = NULL;

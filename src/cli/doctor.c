@@ -38,9 +38,9 @@ static bool lists_memory(const char *controllers)
 
 /* The result of creating a job's cgroup. */
 struct trial {
-    int error; /* -errno, or 0 if at least one group was created */
+    int error; /* -errno, or 0 if at least one cgroup was created */
     bool is_limited, has_kill;
-    struct err why; /* why the group could not be created or its memory limit could not be set */
+    struct err why; /* why the cgroup could not be created or its memory limit could not be set */
 };
 
 /* Disables the memory controller again. Creating a group below the root group enables the

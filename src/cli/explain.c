@@ -1,4 +1,5 @@
-/* `ebb explain`: prints the page of a diagnosis from docs/troubleshooting.md, which is built in. */
+/* `ebb explain`: prints the page of a diagnosis. The pages come from docs/troubleshooting.md, which
+ * is embedded in the program. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static json_t *explain_part_json(const char *from, const char *end)
     return json_stringn(from, (size_t)(end - from));
 }
 
-/* Converts a page to JSON, with one Markdown text for each part. If TEXT, of LEN bytes, is NULL,
+/* Converts a page to JSON, with one Markdown text for each part. TEXT has LEN bytes; if it is NULL,
  * the result has only code and title. */
 static json_t *explain_json(enum hypothesis_id id, const char *text, size_t len)
 {

@@ -1,4 +1,4 @@
-/* `ebb export`: writes a recording as a table or as JSON lines, or a heap profile, for other tools.
+/* `ebb export`: writes a recording (as a table or as JSON lines) or a heap profile for other tools.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,8 +31,8 @@ static bool is_file(const struct export_options *options)
     return options->output && strcmp(options->output, "-") != 0;
 }
 
-/* Opens standard output or the file given by -o. Checks that this file is not INPUT before
- * truncating it. */
+/* Opens standard output or the file given by -o. Before truncating this file, checks that it is not
+ * INPUT. */
 static int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
                        struct err *err)
 {

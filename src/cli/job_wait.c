@@ -139,8 +139,8 @@ static int print_part(void *user, const char *data, size_t len)
     return p->error;
 }
 
-/* Prints the output in one answer, and advances the offset. Returns 0, -EAGAIN if the request
- * should be repeated, another -errno with an error, or the exit status. */
+/* Prints the output that one answer contains, and advances the offset. Returns 0, -EAGAIN if the
+ * request should be repeated, another -errno with an error, or the exit status. */
 static int print_some(const char *socket, const char *path, unsigned wait_s,
                       struct patience *patience, uint64_t *offset, uint64_t *ret_end,
                       struct err *err)

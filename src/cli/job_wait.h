@@ -14,6 +14,6 @@ int job_exit_status(const json_t *job);
  * function waits half a minute for a server that does not answer. Returns 0, or -errno and an
  * error. */
 int job_wait(const char *socket, int64_t id, uint64_t until_ns, json_t **ret, struct err *err);
-/* Prints the log from OFFSET on; if FOLLOW, until the job has ended. Returns 0, -errno and an
- * error, or the exit status if the reader of the output has closed the pipe. */
+/* Prints the log from OFFSET on. If FOLLOW, continues until the job has ended. Returns 0, -errno
+ * and an error, or the exit status if the reader of the output has closed the pipe. */
 int job_print_log(const char *socket, int64_t id, uint64_t offset, bool follow, struct err *err);

@@ -142,7 +142,7 @@ static int explain_refusal(const struct table *t, int argc, char **argv, struct 
     return unknown_letter(t, optopt, argc, argv, err);
 }
 
-/* Parses the options. Returns 0 at their end, 1 if --help was found, or -EINVAL. */
+/* Parses the options. Returns 0 after the last one, 1 if --help was found, or -EINVAL. */
 static int parse_options(const struct table *t, int argc, char **argv, struct cli_call *call,
                          struct err *err)
 {

@@ -31,7 +31,7 @@ struct shown {
     const struct report_options *o;
     struct report run, after;
     struct comparison compared;  /* if --compare */
-    struct cluster_read several; /* set for a job on several nodes; RUN then belongs to it */
+    struct cluster_read several; /* set for a job on several nodes; owns RUN, its worst node */
 };
 
 static void shown_fini(struct shown *s)

@@ -286,7 +286,8 @@ struct run_node {
     const struct rank_place *place;
 };
 
-/* Creates the folder of this node. If it cannot be created, its ranks run without a recording. */
+/* Creates the folder of this node. If it cannot be created, the node's ranks run without a
+ * recording. */
 static int run_make_node_folder(const struct run_node *n, const char *name, struct rundir *ret)
 {
     const struct run_options *o = n->call->options;

@@ -33,14 +33,14 @@ enum {
     BACKGROUND_MS = 1000,
 };
 
-/* One of our own output streams, and the output that is waiting for it. */
+/* One of our own output streams, and the output that is waiting to be written to it. */
 struct outlet {
     int fd;
     int from; /* pipe with the job's output; -1 if there is none, or after its end */
     const char *name;
-    /* Used if FD is a pipe: the kernel moves the bytes from FROM through this pipe to FD. A splice
-     * straight from FROM to FD can wait for FD while it has FROM locked, and the supervisor needs
-     * FROM. -1 if read and write are used. */
+    /* Used if FD is a pipe: the kernel moves the bytes from FROM into this pipe, and from this pipe
+     * to FD. A direct splice from FROM to FD could keep FROM locked while it waits for FD, and the
+     * supervisor could then not write to FROM. -1 if read and write are used instead. */
     int through[2];
     size_t held; /* bytes in THROUGH */
     bool is_large;
@@ -247,7 +247,7 @@ static void outlet_splice(struct outlet *o)
         if (n <= 0)
             return;
         o->held = (size_t)n;
-        /* a job with much output gets a larger pipe, as in the supervisor */
+        /* for a job with much output, the pipe is enlarged here as well as in the supervisor */
         if (n >= PIPE_BYTES && !o->is_large)
             o->is_large = fcntl(o->through[1], F_SETPIPE_SZ, PIPE_LARGE) >= 0;
     }
@@ -275,7 +275,7 @@ static void outlet_add(struct outlet *o, const char *data, size_t len)
         buf_add(&o->rest, data, len);
 }
 
-/* Continues with the output that arrived over the channel. */
+/* Starts to write the output that arrived over the channel. */
 static void outlet_begin_rest(struct outlet *o)
 {
     if (o->from >= 0 || o->wait.len || o->held || !o->rest.len)

@@ -26,8 +26,8 @@ static bool is_to_explain(const struct verdicts *v)
     return worst && worst->result.word != VERDICT_STABLE && worst->result.word != VERDICT_SPIKING;
 }
 
-/* Returns true if the job used GPUs. Failed GPU requests and fragmentation are not part of the
- * verdict. */
+/* Returns true if the job used GPUs. The recording must then be read, because failed GPU requests
+ * and fragmentation are not part of the verdict. */
 static bool has_used_gpus(const json_t *doc)
 {
     const json_t *list = json_object_get(json_object_get(doc, "heap"), "processes");

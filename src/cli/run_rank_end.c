@@ -1,5 +1,5 @@
 /* Ends a rank: fills torchrun's error file, waits for the other nodes, prints the summary of the
- * job, and sets the comment of the Slurm job to its first line. */
+ * job, and sets the comment of the Slurm job to the first line of the summary. */
 #include "cli/run_rank.h"
 
 #include <errno.h>

@@ -133,7 +133,8 @@ static int target_by_folder(const char *folder, struct run_target *run, struct e
     return 0;
 }
 
-/* Finds the run of PID in its initial environment. Returns 1 if found, 0 if not, or -errno. */
+/* Finds the run of process PID in the initial environment of the process. Returns 1 if found, 0 if
+ * not, or -errno. */
 static int target_from_environment(const struct proc_root *root, int32_t pid,
                                    struct run_target *run)
 {

@@ -193,8 +193,9 @@ struct name_rule {
     bool (*is_valid)(const char *name);
 };
 
-/* Splits the values of an option that can be given several times, each such as "a,b", into one
- * list, which ends with NULL. The names are stored in SPACE. */
+/* Splits the values of an option into one list of names, which ends with NULL. The option can be
+ * given several times, and each value may contain several names ("a,b"). The names are stored in
+ * SPACE. */
 static int split_names(const struct name_rule *rule, const struct option_texts *texts,
                        struct buf *space, const char *ret[OPTION_TEXTS_MAX + 1], struct err *err)
 {

@@ -1,5 +1,5 @@
-/* `ebb sweep`: ends the remaining processes of a job whose supervisor and sentinel were killed, for
- * the job server. */
+/* `ebb sweep`, which only the job server uses: ends the remaining processes of a job whose
+ * supervisor and sentinel were killed. */
 #include "cli/cli.h"
 
 #include <errno.h>

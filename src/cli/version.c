@@ -52,8 +52,8 @@ static const char *ncurses_version(void)
     return space ? space + 1 : s;
 }
 
-/* Returns the length of the compiler's version text without a trailing space, which clang's may
- * have. */
+/* Returns the length of the compiler's version text. The trailing space that clang may add is not
+ * counted. */
 static size_t compiler_len(void)
 {
     size_t len = strlen(COMPILER);

@@ -37,7 +37,7 @@
 
 enum { NOTICE_MAX = 512, CANDIDATES_MAX = 16 };
 
-/* How the processes to watch are chosen. Exactly one of these must be given. */
+/* The three ways to choose the processes to watch. The user must give exactly one. */
 struct watch_choice {
     struct option_texts pids;
     bool find_training, system;
@@ -207,7 +207,7 @@ struct watch {
     uint64_t started_wall_ns;
     struct buf line;
     bool is_empty; /* true once all watched processes have exited */
-    /* Why ebb stopped watching although processes still run, for the summary. */
+    /* The reason why ebb stopped watching although processes still run, for the summary. */
     const char *ended_by;
     int write_error; /* errno of a failed write to standard output */
 };

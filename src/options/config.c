@@ -1,4 +1,5 @@
-/* Reads a config file. Each line has the name of an option, whose own parser reads the value. */
+/* Reads a config file. Each line has the name and the value of an option; the parser of that option
+ * reads the value. */
 #include "options/option.h"
 
 #include <errno.h>

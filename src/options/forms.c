@@ -1,4 +1,4 @@
-/* Converts the options that were given to command-line arguments and to JSON. */
+/* Converts the options that the user gave into command-line arguments and into JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -47,8 +47,8 @@ struct option_desc {
     const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
     const char *help;     /* help text: one sentence without a full stop */
     const char *fallback; /* default value as a user would write it, or NULL */
-    /* bounds of a number, in ms for a duration; if max is 0, there is no upper bound; if both are
-     * 0, there are none */
+    /* bounds of a number, in ms for a duration; if max is 0, there is no upper bound; if min is
+     * also 0, there is no lower bound either */
     int64_t min, max;
     size_t offset;       /* offset of the value in the struct of values */
     const char *heading; /* title of the group of options that starts here, or NULL */

@@ -37,8 +37,8 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
     return r;
 }
 
-/* True if a signal cannot request a checkpoint, because it cannot be caught or has another meaning.
- */
+/* True if a signal cannot request a checkpoint, because the signal cannot be caught or has another
+ * meaning for programs or shells. */
 static bool is_taken_signal(int signo)
 {
     static const int taken[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
@@ -194,7 +194,7 @@ const struct option_desc run_options_table[] = {
     FLAG("no-heap", no_heap, "do not profile the heap: ebb heap has no data for this run"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
-               .help = "sample the heap once per this many allocated bytes on average"),
+               .help = "average number of allocated bytes per heap sample"),
     FLAG("no-heap-python", no_heap_python, "do not profile Python's allocator of small objects"),
 
     OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "Guard triggers",
@@ -203,14 +203,14 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(
         0, "reserve", SIZE, "SIZE|N%", AT(guard.reserve),
         .help =
-            "act when headroom is below this; N% is a percentage of the limit (default: 5% of the "
-            "limit, raised to at least 64M, then reduced to at most 4G and a fifth of the limit)"),
+            "act when headroom is below this size; N% is a percentage of the limit (default: 5% of "
+            "the limit, but at least 64M, and never more than 4G or a fifth of the limit)"),
     OPTION_ROW(0, "gpu-limit", SIZE, "SIZE|N%", AT(guard.gpu_limit),
                .help = "memory limit on each GPU; N% is a percentage of the device's memory"),
     OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
                .max = DAY_MS,
-               .help = "act when memory is forecast to reach the limit within this time plus one "
-                       "step and one checkpoint"),
+               .help = "act when memory is forecast to reach the limit within this time plus the "
+                       "duration of one step and one checkpoint"),
     OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
                .fallback = "30%",
                .help =

@@ -36,8 +36,8 @@ int run_options_complete(struct run_options *o, struct options_given *given, str
 /* frees what the options own; accepts a zeroed struct */
 void run_options_fini(struct run_options *o);
 
-/* Converts to and from the keys "limit" and "options" of a request (docs/reference/api.md). Reading
- * a request also completes the options. */
+/* Converts options to and from the keys "limit" and "options" of a request (docs/reference/api.md).
+ * Reading a request also completes the options. */
 int run_options_read_request(struct run_options *o, struct options_given *given,
                              const json_t *request, struct err *err);
 int run_options_put_request(json_t *request, const struct options_given *given, struct err *err);

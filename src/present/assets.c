@@ -10,7 +10,8 @@
 
 #include "base/buf.h"
 
-/* X(symbol, file name, value of the Content-Type header or NULL if the server does not send it) */
+/* X(symbol, file name, value of the Content-Type header or NULL if the server does not send the
+ * file) */
 #define ASSETS(X)                                                                                  \
     X(report_css, "report.css", NULL)                                                              \
     X(report_js, "report.js", NULL)                                                                \

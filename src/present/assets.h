@@ -1,5 +1,5 @@
-/* Embedded files of the web pages: their style and, if npm was installed at build time, their
- * plots. */
+/* Embedded files of the web pages: their style sheets and, if npm was installed at build time, the
+ * scripts that draw their plots. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Renders a census, a document of the Python package, with the growth since the previous one. */
+/* Renders a census (a document written by the Python package) and the growth since the previous
+ * census. */
 #pragma once
 
 #include <jansson.h>

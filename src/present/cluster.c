@@ -233,8 +233,8 @@ static bool is_ended_from_outside(const struct outcome_end *end)
            (end->signal_number == SIGTERM || end->signal_number == SIGKILL);
 }
 
-/* Returns the outcome that is reported for the whole job: that of the first node that failed by
- * itself, else of the first that failed, else of the first node with an outcome. */
+/* Returns the outcome that is reported for the whole job. It is the outcome of the first node that
+ * failed by itself, else of the first node that failed, else of the first node with an outcome. */
 static const struct outcome *outcome_of_job(const struct cluster *c)
 {
     const struct outcome *failed = NULL;

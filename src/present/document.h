@@ -80,10 +80,10 @@ void doc_point(struct doc *d, enum doc_point kind);
 /* Adds a line of code. Consecutive lines form one block, which is never wrapped. */
 void doc_code_line(struct doc *d, const char *raw);
 
-/* How a terminal shortens the text of a cell: at its end, at its start, or not at all, because it
- * is wrapped. If a table is too wide, a terminal hides the columns with the highest PRIORITY until
- * the other columns fit. Every back end hides columns in which all cells are empty or "–". Columns
- * are as wide as their content; the last column gets the rest of the line. */
+/* How a terminal shortens the text of a cell: at its end, at its start, or not at all, because the
+ * text is wrapped. If a table is too wide, a terminal hides the columns with the highest PRIORITY
+ * until the other columns fit. Every back end hides columns in which all cells are empty or "–".
+ * Columns are as wide as their content; the last column gets the rest of the line. */
 enum doc_cut { CUT_END, CUT_START, CUT_WRAP };
 struct doc_column {
     const char *title;

@@ -339,7 +339,8 @@ static void table_measure(struct terminal *t, size_t i, struct terminal_table *t
         table->last_width = t->width - table->last_at;
 }
 
-/* Keeps the end of TEXT that fits in WIDTH columns, starting at a path component if possible. */
+/* Keeps as much of the end of TEXT as fits in WIDTH columns, starting at a path component if
+ * possible. */
 static void fit_start(struct buf *text, size_t width)
 {
     const char *whole = buf_str(text), *at = whole;

@@ -455,7 +455,7 @@ static void draw_help(struct screen *s)
         "",
         "RSS     resident; includes pages that are shared with other processes",
         "UNIQUE  pages that only this process uses: freed when it exits",
-        "PEAK    the highest value, including between samples",
+        "PEAK    maximum of RSS since the process started",
         "RATE    slope of the baseline (the minima), not of the spikes",
         "job     memory of all its processes, each page counted once; two values",
         "        are a lower and an upper bound",

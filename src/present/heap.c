@@ -23,7 +23,7 @@ enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24, REPORT_ROWS = 10, REPORT_FRAMES 
 static void add_path(struct buf *out, const char *path)
 {
     const bool is_relative = *path != '/';
-    size_t depth = 0; /* components after "/" or after the leading ".." */
+    size_t depth = 0; /* number of components after "/" or after the leading ".." */
     if (!is_relative)
         buf_add_byte(out, '/');
     const size_t root = out->len;
@@ -121,8 +121,7 @@ static const struct profile_frame *head_of(const struct profile_row *row)
     return is_merged(row) ? &row->in_program : &row->where;
 }
 
-/* Appends "← train.py:41 evaluate ← main", which are the user's functions that led to the
- * allocation. */
+/* Appends the user's functions that led to the allocation: "← train.py:41 evaluate ← main". */
 static void add_callers(struct buf *out, const struct profile_row *row)
 {
     size_t before = out->len;
@@ -164,8 +163,8 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack, or the callers and the C function below a Python line. An HTML report shows the
- * stack; the other formats show the callers and the C function. */
+/* Adds the stack of ROW; or its callers and, if the row is a Python line, the C function that
+ * allocates. An HTML report shows the stack, the other formats of a report show the callers. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};

@@ -81,7 +81,7 @@ static struct job_view job_read(const json_t *doc)
 
 /* ---- values ---- */
 
-/* Writes the time that the job has run or, if it has not started, has waited; "" if unknown. */
+/* Writes how long the job has run or, before it starts, how long it has waited; "" if unknown. */
 static char *life_text(char out[TEXT_TIME_MAX], const struct job_view *j, double now_s)
 {
     out[0] = '\0';

@@ -147,8 +147,8 @@ static const char *lead_path(const char *file, const struct outcome *o)
     return below == file ? text_base_name(file) : below;
 }
 
-/* True if FILE is the absolute path of a source file. Only source files are read, because the
- * recording names the file and may come from another user. */
+/* True if FILE is the absolute path of a source file. Only source files are read, because FILE
+ * comes from the recording, which another user may have made. */
 static bool is_source_name(const char *file)
 {
     static const char *const endings[] = {".py", ".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp"};

@@ -1,5 +1,5 @@
-/* Writes text to the terminal, truncated at the edge, in ASCII if the locale requires it, in a
- * few colours. */
+/* Writes text to the terminal in a few colours. The text is truncated at the right edge, and it is
+ * converted to ASCII if the locale requires that. */
 #include "present/screen_private.h"
 
 #include <curses.h>

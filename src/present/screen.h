@@ -14,7 +14,7 @@ struct screen;
 int screen_new(struct screen **ret, struct err *err);
 /* Restores the terminal. Safe to call at any moment. S may be NULL. */
 void screen_free(struct screen *s);
-/* Draws FRAME now, and again after keys. FRAME must remain valid until the next call. */
+/* Draws FRAME now, and again after each key. FRAME must remain valid until the next call. */
 void screen_draw(struct screen *s, const struct frame *frame);
 /* Returns true while the user has paused the view. */
 bool screen_is_paused(const struct screen *s);

@@ -71,7 +71,7 @@ void summary_guard_brief(struct doc *d, const struct outcome *o);
 /* Adds files left in /dev/shm, and memory that was not freed. If IS_BRIEF, only memory of GPUs
  * counts here: other processes also change the machine's totals of host and shared memory. */
 void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
-/* Adds the largest processes in run.json. */
+/* Adds the largest of the processes that run.json lists. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);
 /* Adds the segments of a restarted job, or nothing if there was only one. If IS_BRIEF, the table
  * has fewer columns, so that it fits into a summary. */
@@ -87,7 +87,7 @@ enum request_words request_words_here(void);
 /* Sizes are per node, with a margin. A size of 0 is unknown. */
 struct request {
     enum request_words words;
-    bool is_per_node; /* the job runs on several nodes */
+    bool is_per_node; /* true if the job runs on several nodes */
     double bytes;     /* memory that is enough for a run like this one */
     /* BYTES is enough for 98 % of this many runs of the same name; 0 if BYTES is based on this run
      * only */

@@ -95,8 +95,8 @@ static void find_parents(struct table *t, const struct frame_row *rows, size_t c
     qsort_r(t->order, count, sizeof *t->order, compare_rows, &by_pid);
     for (size_t i = 0; i < count; i++)
         t->nodes[i].parent = row_of_pid(t, rows, count, rows[i].info.ppid);
-    /* Walks from each row to its ancestors, up to a row that was already visited. If this walk
-     * visited it, the rows form a cycle, which is broken at that row. */
+    /* Walks from each row to its ancestors, up to a row that was already visited. If the current
+     * walk itself visited that row, the rows form a cycle, which is broken there. */
     for (size_t i = 0; i < count; i++) {
         uint32_t mine = (uint32_t)i + 1;
         int32_t at = (int32_t)i;

@@ -36,8 +36,8 @@ struct table {
 };
 
 void table_fini(struct table *t);
-/* Sorts the rows. A process that is its own ancestor (a reused pid) is treated as a root.
- * Returns 0, or -ENOMEM and leaves no lines. */
+/* Sorts the rows. A process that is its own ancestor (a reused pid) is treated as a root. Returns
+ * 0, or -ENOMEM; the table then has no lines. */
 int table_build(struct table *t, const struct frame_row *rows, size_t count);
 
 /* The following functions take effect with the next call of table_build. */

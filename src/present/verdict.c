@@ -61,8 +61,9 @@ static double two_digits(double x)
     return round(x / unit) * unit;
 }
 
-/* Appends text such as "in about 7 min" or "in about 150 steps": the time at the growth rate that
- * is printed beside it. The lower bound of the time belongs to the upper bound of the rate. */
+/* Appends text such as "in about 7 min" or "in about 150 steps": the time until memory runs out at
+ * the growth rate that is printed beside it. The lower bound of the time belongs to the upper bound
+ * of the rate. */
 static void add_when(struct buf *out, const struct verdict_result *r)
 {
     char time[TEXT_TIME_MAX];

@@ -18,7 +18,7 @@ size_t verdict_headline(struct buf *out, const struct judged *one, const struct 
 /* Adds the headline to D. */
 void verdict_put_headline(struct doc *d, const struct judged *one, const struct verdicts *of,
                           bool forecasts);
-/* Returns true if ONE, which is one of the verdicts OF a run, is about a GPU. */
+/* Returns true if ONE, a verdict from the set OF, is about a GPU. */
 bool verdict_is_gpu(const struct judged *one, const struct verdicts *of);
 /* Returns the most serious verdict: the worst of the job's memory and of each GPU or, if there
  * is no job, of the processes; NULL if nothing was judged. V may be NULL. */
