@@ -47,9 +47,9 @@ endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(EBB_HAS_GLIBC)
-  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # The program expects its parts in this folder.
+  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # The program expects the heap library in this folder.
 endif()
-# The program searches for its parts relative to its own path.
+# The program finds these files by a path relative to its own.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md

@@ -199,10 +199,8 @@ static void stop(void)
     memset(&s, 0, sizeof s);
 }
 
-/* Waits until connections are free. An upgraded connection is closed only at the server's next
- * tick, within a second. */
-
-/* An upgraded connection is closed at the next tick, within a second, so some may still be open. */
+/* Waits until connections are free: the server closes an upgraded connection only at its next tick,
+ * within a second, so some may still be open. */
 static void wait_for_room(void)
 {
     enum { ROUNDS = 200, ROUND_MS = 50 };

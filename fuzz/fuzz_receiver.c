@@ -1,6 +1,6 @@
 /* Fuzzes the receiver of marks with arbitrary datagrams on its socket, including hello messages
- * that name a reply socket. All inputs go to the same receiver, so peers added by earlier inputs
- * still exist. */
+ * with the path of a reply socket. All inputs go to the same receiver, so peers added by earlier
+ * inputs still exist. */
 #include <stdio.h>
 
 #include "base/err.h"

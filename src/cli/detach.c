@@ -90,9 +90,9 @@ const struct cli_command cmd_detach = {
     .name = "detach",
     .operands = "PID",
     .summary = "end ebb attach: remove its hooks from the running job",
-    .description = "Ends the `ebb attach` that is attached to process PID; it then prints its "
-                   "summary. If `ebb attach` was killed, removes the hooks that it left in the "
-                   "process. The job continues.",
+    .description = "Ends the `ebb attach` that is attached to process PID. That `ebb attach` then "
+                   "prints its summary. If `ebb attach` was killed, removes the hooks that it left "
+                   "in the process. The job continues.",
     .examples = "ebb detach 4711\n",
     .exec = detach_exec,
 };

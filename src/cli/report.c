@@ -205,8 +205,8 @@ static int report_exec(const struct cli_call *call, struct err *err)
 #define AT(member) offsetof(struct report_options, member)
 static const struct option_desc options_table[] = {
     OPTION_ROW('o', "output", PATH, "FILE", AT(output),
-               .help = "write to FILE; - is standard output (default: report.html in the run "
-                       "folder; standard output for text, Markdown and JSON)"),
+               .help = "write to FILE, or to standard output if FILE is - (default: report.html in "
+                       "the run folder; standard output for text, Markdown and JSON)"),
     OPTION_ROW(0, "text", FLAG, NULL, AT(text), .help = "print text for a terminal, with plots"),
     OPTION_ROW(0, "markdown", FLAG, NULL, AT(markdown),
                .help = "print Markdown for a bug report, with versions and evidence"),
