@@ -1,5 +1,5 @@
-/* The engine's ticks, which sample each source of a job at its own interval and pass the samples
- * on. */
+/* The engine's ticks: they sample the job's processes, its memory and its GPUs, each at its own
+ * interval, and pass the samples to the recording, the run and the judge. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@ enum {
      * interval */
     YOUNG_COST_PART = 200,
     YOUNG_VERDICT_S = 2,
-    HURRY_MS = 100, /* interval between ticks while the guard waits for unique memory */
+    /* interval between ticks while the guard waits until unique memory has been measured */
+    HURRY_MS = 100,
 };
 static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
 
@@ -243,8 +244,8 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* Ends the phase of short intervals when the job gets older, or when sampling uses too much CPU
- * time. */
+/* Ends the phase of short intervals once the job is no longer young, or once sampling uses too much
+ * CPU time. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
     uint64_t age_ns = now_ns - e->started_ns;
@@ -542,7 +543,8 @@ void engine_read_held(struct engine *e, const char *path)
     e->is_judged = false;
 }
 
-/* Closes the recording. The footer contains the peak, because a replay cannot compute it. */
+/* Closes the recording. Stores the peak in its footer, because a replay of the recorded samples
+ * could not compute the peak. */
 static int close_recording(struct engine *e, const json_t *footer)
 {
     json_auto_t *end = footer ? json_deep_copy(footer) : NULL;

@@ -1,6 +1,6 @@
-/* The engine watches one job on the event loop. It samples each source at its own interval, and
- * passes samples and marks to the recording, the run and the judge. `ebb run` and `ebb watch` use
- * it. */
+/* The engine watches one job on the event loop. It samples the job's processes, memory and GPUs,
+ * each at its own interval, and passes samples and marks to the recording, the run and the judge.
+ * `ebb run` and `ebb watch` use it. */
 #pragma once
 
 #include <jansson.h>
@@ -20,7 +20,7 @@ struct collect_gpu;
 struct gpu_snapshot;
 
 struct engine_options {
-    /* Interval between ticks, 50 ms to 1 h. 0 means one second, and a shorter interval while the
+    /* Interval between ticks, 50 ms to 1 h. 0 means one second, but less than a second while the
      * job is young, so that a verdict is possible after a short first epoch. */
     uint64_t interval_ns;
     bool no_unique;   /* do not measure unique memory */
@@ -47,7 +47,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
                const struct engine_callbacks *callbacks, struct engine **ret, struct err *err);
 void engine_free(struct engine *e); /* closes the recording if it is still open; E may be NULL */
 
-/* Set the processes to watch, before or after engine_start. */
+/* Set the processes to watch. These functions may be called before or after engine_start. */
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_below(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_all(struct engine *e, struct err *err);
@@ -66,7 +66,8 @@ void engine_figure(struct engine *e, int32_t pid, const char *name, uint64_t val
 /* Sets the job's memory on GPU, as reported by PyTorch's allocator. */
 void engine_gpu(struct engine *e, unsigned gpu, const struct collect_gpu *now);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
-/* Call this before the job is restarted: earlier readings are then excluded from the verdict. */
+/* Call this before the job is restarted: readings taken before the restart are then excluded from
+ * the verdict. */
 void engine_segment(struct engine *e, unsigned number);
 /* Reports the end of the job to the judge; engine_stop records the end. */
 void engine_job_ended(struct engine *e, const json_t *end);

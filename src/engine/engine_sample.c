@@ -43,14 +43,14 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* Reads the status of some processes: a share of all processes at each tick, so that the work is
- * spread evenly, and a few that are new or have changed. If ALL is set, reads the status of every
+/* At each tick, reads the status of a share of all processes, so that the work is spread evenly,
+ * and of a few processes that are new or have changed. If ALL is set, reads the status of every
  * process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
     size_t count = proc_tree_count(e->tree), extra = STATUS_PER_TICK;
-    /* the share of the processes that is read grows with the time since the last tick */
+    /* the more time has passed since the last tick, the more processes are read */
     uint64_t since = e->last_tick_ns ? u64_min(now_ns - e->last_tick_ns, period) : 0;
     uint64_t in_turn = count * since / period + 1;
     size_t at = count ? e->paces.status_cursor % count : 0;
@@ -202,8 +202,8 @@ static void gpu_sample_driver(struct engine *e)
     }
 }
 
-/* Computes the job's GPU memory outside PyTorch's allocator: the driver reports all of the job's
- * memory, PyTorch only its own. */
+/* Computes the job's GPU memory outside PyTorch's allocator: all of the job's memory, as the driver
+ * reports it, minus the memory that PyTorch's allocator has reserved. */
 static void gpu_sample_outside(struct sample *s)
 {
     if (sample_has(s, GPU_JOB) && sample_has(s, GPU_RESERVED))

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-/* Minimum interval between two samples on request, because a job may send any number of
+/* Minimum interval between two samples taken on request, because a job may send any number of
  * requests. */
 enum { SAMPLE_AGAIN_MS = 100 };
 

@@ -23,7 +23,7 @@ static bool measure_sample(const struct sample *s, unsigned field, uint64_t *ret
     return sample_has(s, field);
 }
 
-/* Fills in the number of samples, start, mean, peak and end of one series. Baseline, growth and
+/* Fills in how many samples one series has, and its start, mean, peak and end. Baseline, growth and
  * rate are taken from its verdict. */
 static void measure_series(struct outcome_series *o, const struct series *s, uint64_t peak_bytes,
                            const struct verdict_result *verdict)

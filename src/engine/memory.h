@@ -10,8 +10,8 @@
 
 struct engine;
 
-/* Sets the process whose rlimits and whose cgroup's limits are read. By default, this is the first
- * watched process. */
+/* Sets the process whose limits are read: its rlimits and the limits of its cgroup. The default is
+ * the first watched process. */
 void engine_limits_of(struct engine *e, int32_t pid);
 /* Gets the effective limit. Returns 0, or -ENODATA if no limit can be read. */
 int engine_limit(struct engine *e, struct machine_limit *ret);
@@ -19,7 +19,7 @@ int engine_limit(struct engine *e, struct machine_limit *ret);
  * has it. */
 const char *engine_limit_dir(const struct engine *e);
 /* Sets the limit that the user set. It becomes the effective limit if it leaves less headroom than
- * the others. */
+ * every other limit. */
 void engine_own_limit(struct engine *e, uint64_t limit_bytes);
 
 /* The job's own cgroup, whose unreclaimable memory is read at every tick. The caller owns the fds;
@@ -46,9 +46,9 @@ uint64_t engine_memory_at_most(const struct engine *e);
 /* Gets the amount by which the sum of RSS at the last tick exceeds engine_memory, and the number of
  * bytes that statm reports as shared. */
 bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes);
-/* If IS_HURRIED is set, measures unique memory at once, and ticks as soon as it is known. The guard
- * calls this at each tick, and sets IS_HURRIED while the difference between engine_memory and
- * engine_memory_at_most matters. */
+/* If IS_HURRIED is set, measures unique memory at once, and schedules a tick for the moment at
+ * which it is known. The guard calls this at each tick, and sets IS_HURRIED while a decision
+ * depends on the difference between engine_memory and engine_memory_at_most. */
 void engine_hurry(struct engine *e, bool is_hurried);
 
 /* engine_peak is the peak of the job's memory over all segments, and engine_request the suggested

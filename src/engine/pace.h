@@ -1,5 +1,5 @@
-/* Schedules samples. Each source has a period, and may use only a given share of one CPU according
- * to its measured cost. */
+/* Schedules samples. Each source is sampled periodically, but less often if its measured cost would
+ * otherwise exceed a given share of one CPU. */
 #pragma once
 
 #include <stdbool.h>

@@ -18,9 +18,11 @@ struct peak {
     /* at the last reading: usage, and the unreclaimable part of the usage */
     uint64_t usage_bytes, used_bytes;
     uint64_t charged_bytes; /* peak of the unreclaimable memory */
-    /* lower bound of the peak: that of the process tree or of one process, whichever is higher */
+    /* lower bound of the peak: the lower bound for the process tree or the peak of one process,
+     * whichever is higher */
     uint64_t resident_bytes;
-    uint64_t bound_bytes;  /* upper bound: all unmeasured memory is treated as unshared */
+    /* upper bound of the peak: all unmeasured memory is treated as unshared */
+    uint64_t bound_bytes;
     uint64_t mapped_bytes; /* peak of the memory mapped from files */
     uint64_t ticks;
     struct peak_tick recent[PEAK_TICKS]; /* the newest ticks, in a ring buffer */
@@ -39,9 +41,10 @@ void peak_tree(struct peak *p, uint64_t low_bytes, uint64_t high_bytes, uint64_t
 void peak_process(struct peak *p, uint64_t bytes);
 /* Adds the exit of a process. BYTES is the memory that the process allocated after its unique
  * memory was last measured, or all memory of the process if its unique memory was never measured.
- * All of BYTES is included in the upper bound of tick FROM and later ticks. */
+ * The upper bounds for tick FROM and for all later ticks include all of BYTES. */
 void peak_died(struct peak *p, uint64_t from, uint64_t bytes);
-/* Adds a reading by the guard: of the job's cgroup or, if there is none, of its process tree. */
+/* Adds a reading that the guard took of the job's cgroup or, if there is none, of the job's process
+ * tree. */
 void peak_raise(struct peak *p, uint64_t bytes);
 /* Call this when the next segment of the job begins in the same cgroup. */
 void peak_restart(struct peak *p);

@@ -49,13 +49,14 @@ struct engine_now {
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    /* number of completed scans of unique memory at the last request for an early tick */
+    /* how many scans of unique memory were complete when an early tick was last requested */
     uint64_t hurried_scans;
 };
 
 struct engine_peaks {
-    struct peak peak;                              /* peak of the current segment */
-    uint64_t earlier_bytes, earlier_request_bytes; /* highest values of earlier segments */
+    struct peak peak; /* peak of the current segment */
+    /* highest peak and highest suggested request of earlier segments */
+    uint64_t earlier_bytes, earlier_request_bytes;
     uint64_t kernel_bytes;      /* the kernel's own peak of the cgroup, including file cache */
     uint64_t kernel_last_bytes; /* last value of the kernel's peak, if the kernel cannot reset it */
     /* memory of the process tree when its lower bound was highest */
@@ -77,7 +78,7 @@ struct engine {
     struct gpu *gpu;
     struct run *run;
     struct judge *judge; /* the judge, which observes the run */
-    bool is_judged;      /* the verdicts include the last reading and mark */
+    bool is_judged;      /* the verdicts already include the latest reading and the latest mark */
     struct figures figures;
     struct engine_sources sources;
     struct engine_paces paces;
@@ -93,7 +94,7 @@ struct engine {
     uint64_t started_ns, started_wall_ns, last_tick_ns;
     uint64_t newest_ns; /* latest time in the recording */
     uint64_t steps_seen, marks_seen;
-    char step_source[16]; /* source of the steps (torch, tqdm, …), if a hook sends them */
+    char step_source[16]; /* source of the steps (torch, tqdm, …), if a hook has reported it */
     /* the recording */
     struct trace_writer *writer;
     struct trace_writer_status recorded; /* status of the writer when it was closed */

@@ -141,8 +141,8 @@ static int make_in(const struct proc_root *root, bool v2, const char *name,
             return 0;
         explain_place(&p, made, why);
         first = first == 0 ? made : first;
-        /* The next ancestor is tried only if permission or the controller is missing. If our own
-         * group is busy or full, the job still belongs below our own group. */
+        /* The next ancestor is tried only if permission or the controller is missing. It is not
+         * tried if our own group is busy or full, because the job belongs below our own group. */
         if (made != -EACCES && made != -EPERM && made != -EOPNOTSUPP)
             break;
     }
@@ -243,7 +243,7 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
 
 /* ---- names and removal ---- */
 
-/* Maximum depth of the groups that a job created. */
+/* Groups that a job created are searched and removed only down to this depth. */
 enum { DEPTH_MAX = 16 };
 
 void guard_cgroup_name(const struct proc_root *root, char ret[64])

@@ -64,12 +64,12 @@ pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup 
  * job. */
 void guard_cgroup_warm(const struct proc_root *root);
 /* Returns the resident memory of those processes of TREE that are outside G, and stores the pid of
- * one of them in *RET_PID. Returns 0 if all known processes are inside G. TREE must have been
- * walked before. */
+ * one of them in *RET_PID. Returns 0 if all known processes are inside G. The caller must have
+ * walked TREE before this call. */
 struct proc_tree;
 uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgroup *g,
                            struct proc_tree *tree, int32_t *ret_pid);
-/* Returns whether G is a cgroup of v1 or v2. */
+/* Returns the version of G's hierarchy: v1 or v2. */
 enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 /* Kills every process in G with one write. Returns -EOPNOTSUPP if the kernel has no cgroup.kill. */
 int guard_cgroup_kill(const struct guard_cgroup *g);

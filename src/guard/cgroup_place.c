@@ -78,8 +78,8 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
 {
     if (!p->is_v2)
         return 0;
-    /* A process can be moved only with write access to cgroup.procs of the common ancestor of both
-     * groups. */
+    /* A process can be moved only with write access to cgroup.procs of the nearest common ancestor
+     * of its old and its new group. */
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.procs", O_WRONLY);
     if (fd < 0)
         return fd;

@@ -1,4 +1,4 @@
-/* A request for a checkpoint: sends it and keeps track of which ranks have answered. */
+/* Sends requests for checkpoints, and keeps track of which ranks have answered. */
 #include "guard/checkpoint.h"
 
 #include <errno.h>
@@ -98,8 +98,9 @@ static void add_why(char why[CHECKPOINT_TEXT_MAX], const char *clause)
 
 /* ---- over the socket ---- */
 
-/* Sends the request over the marks socket. Waits for an answer even from a rank whose full queue
- * rejected the request, because a checkpoint is incomplete without the part of that rank. */
+/* Sends the request over the marks socket. A rank whose queue is full does not receive the request,
+ * but is expected to answer nevertheless, because a checkpoint is incomplete without the part of
+ * that rank. */
 static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;

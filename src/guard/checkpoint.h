@@ -1,7 +1,8 @@
 /* Requests a checkpoint from the job and detects when the checkpoint is written. A request is sent
  * in every configured way: to all ranks over the marks socket, to all ranks as a signal, and by
  * running a command. A checkpoint is treated as written when a mark reports it (ack or save), when
- * a file appears or changes, or when the command exits with status 0. */
+ * the file given by --checkpoint-done appears or changes, or when the command exits with status
+ * 0. */
 #pragma once
 
 #include <stdbool.h>
@@ -81,7 +82,7 @@ bool checkpoint_mark(struct checkpoint *c, const struct mark *mark);
 /* Call this at least at every tick while a request is open. */
 bool checkpoint_check_file(struct checkpoint *c);
 /* Call this for each reaped child. If the child is the command and exited with status 0, the
- * checkpoint is written. */
+ * checkpoint is treated as written. */
 bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status);
 bool checkpoint_process_died(struct checkpoint *c, int32_t pid);
 /* Starts a program in a new process group, with the program's standard output on our standard

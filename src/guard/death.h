@@ -32,9 +32,9 @@ enum death_sign {
 struct death_reading {
     enum death_sign sign;
     char line[DEATH_LINE]; /* last line of the exception, printable */
-    bool child_killed;     /* the line reports that a process of the job received SIGKILL */
+    bool child_killed;     /* `line` reports that a process of the job received SIGKILL */
     bool interrupted;      /* "KeyboardInterrupt" was printed */
-    int signalled;         /* N of torchrun's "got signal: N", or 0 */
+    int signalled;         /* the number N in torchrun's "got signal: N", or 0 */
 };
 
 /* Finds the cause in the output. Tracebacks may be cut off, chained, prefixed by ranks ("[rank0]:
@@ -54,10 +54,10 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* The cause of the end of a segment of a job. The cause determines the end in run.json, the exit
- * status and whether the job is restarted. While the job runs, the cause is CAUSE_UNKNOWN or, once
- * ebb is stopping the job, the reason for stopping it. death_cause finds all other causes after the
- * job has ended. */
+/* Why a segment of a job ended. The cause determines the end in run.json, the exit status and
+ * whether the job is restarted. While the job runs, the cause is CAUSE_UNKNOWN or, once ebb is
+ * stopping the job, the reason for stopping it. death_cause finds all other causes after the job
+ * has ended. */
 enum cause {
     CAUSE_UNKNOWN,
     /* Causes for which ebb stopped the job, in order of precedence: */

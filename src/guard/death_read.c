@@ -235,8 +235,8 @@ struct found_cause {
 
 struct open_traceback {
     bool is_open;
-    /* the line "Traceback (most recent call last)" was seen. It is missing before a SyntaxError, or
-     * if the ring buffer has dropped it */
+    /* the line "Traceback (most recent call last)" was seen; this line is missing if the error is a
+     * SyntaxError or if the ring buffer has dropped the line */
     bool has_head;
     bool is_noisy; /* unrelated output appeared between the lines of the traceback */
     enum weight weight;
@@ -308,8 +308,8 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 
 /* --- tracebacks --- */
 
-/* Sets the label, which is the text before each line of a traceback, to PREFIX, the text before its
- * first line. */
+/* Sets the label, which is the text before each line of a traceback. PREFIX is the text before the
+ * traceback's first line. */
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
@@ -548,7 +548,7 @@ static void table_cause(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
-                          : span_of("the error message is not in the last part of the output");
+                          : span_of("its error message was not found near the end of the output");
     int n = snprintf(c->text, sizeof c->text, "torchrun: rank %d failed first, exitcode %.*s: %.*s",
                      table_rank(t), (int)t->exitcode.len, t->exitcode.p, (int)end.len, end.p);
     c->len = n < 0 ? 0 : (size_t)n < sizeof c->text ? (size_t)n : sizeof c->text - 1;

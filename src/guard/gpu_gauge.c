@@ -22,7 +22,8 @@ static bool read_own(const struct run_entity *gpu, const struct quantity_size *l
     return true;
 }
 
-/* Returns false if this job does not use the GPU, however much of its memory other jobs use. */
+/* Returns false if this job does not use the GPU, even if other jobs have filled the GPU's
+ * memory. */
 static bool read_card(const struct run_entity *gpu, struct ladder_gauge *ret)
 {
     uint64_t total, used, job = 0, peak = 0;

@@ -23,8 +23,8 @@ enum {
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested only if the last one was written at least NEWER times the
- * duration of a checkpoint ago. */
+/* A newer checkpoint is requested only if the time since the last one was written is at least NEWER
+ * times the duration of a checkpoint. */
 static const double NEWER = 1.5;
 
 /* The state of one call of ladder_step. */
@@ -421,8 +421,8 @@ static bool is_rising_at_level(struct turn *t)
     return false;
 }
 
-/* Lets a job continue whose memory is steady within the reserve, because such a job is expected to
- * survive. A checkpoint is requested again only when headroom has shrunk further. */
+/* If the job's memory is steady within the reserve, lets the job continue, because such a job is
+ * expected to survive. A checkpoint is requested again only when headroom has shrunk further. */
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;

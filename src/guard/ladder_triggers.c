@@ -49,7 +49,8 @@ bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, uns
 }
 
 /* Returns the newest reading of gauge I that is at least AGE_S old. Returns NULL if there is no
- * such reading, or if it is more than twice AGE_S old, as after a suspension of the machine. */
+ * such reading, or if the newest one is more than twice AGE_S old, for example after the machine
+ * was suspended. */
 static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
                                            double age_s, uint32_t *ret_n)
 {
@@ -69,7 +70,8 @@ static const struct ladder_past *past_find(const struct ladder *l, unsigned i, u
 static void past_add(struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const uint32_t n = l->n_past[i];
-    /* a little less than a second, so that a reading is stored at every tick of one second */
+    /* a little less than a second, so that one reading per tick is stored if ticks are one second
+     * apart */
     if (n > 0 && ladder_seconds(l->past[i][(n - 1) % LADDER_PAST].t_ns, now_ns) < 0.8)
         return;
     l->past[i][n % LADDER_PAST] = (struct ladder_past){now_ns, used_bytes};
@@ -82,7 +84,7 @@ static double past_slope(const struct ladder_past *from, const struct ladder_pas
     return s > 0 ? ((double)to->used_bytes - (double)from->used_bytes) / s : 0;
 }
 
-/* The sum of all decreases since reading number N, in bytes. */
+/* Returns the sum of all decreases in memory use since reading number N, in bytes. */
 static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_t used_bytes)
 {
     double sum = 0;

@@ -22,7 +22,7 @@ void leftovers_process(struct leftovers *l, int32_t pid);
  * milliseconds. The next call continues where this one stopped. Cheap while the folder contains no
  * new file. */
 void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_ns);
-/* Appends those of the job's files that still exist to RET. Called after the last process of the
+/* Appends to RET those of the job's files that still exist. Called after the last process of the
  * job has exited. If CLEAN is set, removes the files that belong to this user and that no process
  * has open or mapped. */
 void leftovers_end(struct leftovers *l, const struct proc_root *root, bool clean,

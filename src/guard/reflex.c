@@ -39,8 +39,8 @@ enum { FREE = -1 };
 
 extern const char __start_ebb_reflex[], __stop_ebb_reflex[];
 
-/* Locks pages through the system call, because the sanitizers' mlock returns 0 without doing
- * anything. */
+/* Locks pages by a direct system call, because the sanitizers replace mlock() by a function that
+ * only returns 0. */
 static bool lock_pages(const void *p, size_t bytes)
 {
     return syscall(SYS_mlock, p, bytes) == 0;

@@ -80,9 +80,9 @@ void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *g
  * a forked process at first shares all pages with its parent. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
 /* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process's memory
- * is not measured, but the process is still killed with the job. An existing SLOT is replaced.
- * Returns -ENOSPC, with both fds closed, if the table is full. After a kill and until reflex_rearm,
- * an added process is killed at once, even if the table is full. */
+ * is not measured, but the process is still killed with the job. If SLOT is already in the table,
+ * its old entry is replaced. Returns -ENOSPC, with both fds closed, if the table is full. After a
+ * kill and until reflex_rearm, an added process is killed at once, even if the table is full. */
 int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 

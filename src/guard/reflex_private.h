@@ -77,7 +77,7 @@ struct reflex {
     /* bit 0: the job was killed, so new processes are killed at once; upper bits: count of calls to
      * reflex_rearm */
     uint32_t arm;
-    uint32_t n_processes; /* number of entries in use or used before */
+    uint32_t n_processes; /* number of entries that are or once were in use */
     uint32_t overlap_gen;
     uint64_t overlap_bytes, overlap_shared_pages;
     /* set after the loop has killed the job, so that the thread frees the job's memory with

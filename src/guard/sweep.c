@@ -24,7 +24,7 @@ enum {
     /* Maximum number of consecutive scans that only send SIGSTOP. A chain of processes that fork
      * and exit has a new process at every scan, and would otherwise delay SIGKILL forever. */
     STOPS_MAX = 16,
-    /* the next scan waits for 1/8 of the time since the set of processes last changed */
+    /* the wait before the next scan is 1/8 of the time since the set of processes last changed */
     WAIT_SHARE = 8,
     WAIT_MAX_MS = 1000,
     REST_PER_WORK = 20, /* scans use at most 1/20 of a CPU */

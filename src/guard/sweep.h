@@ -14,8 +14,8 @@
  * our processes. In this case the functions below send no signal and return -EXDEV. The caller can
  * still kill() its own child. */
 
-/* Signals the process ID. Returns 0, or -ESRCH if that process has exited, even if its pid now
- * belongs to another process. */
+/* Signals the process that ID identifies. Returns 0, or -ESRCH if that process has exited, even if
+ * its pid now belongs to another process. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
 /* Signals the whole process group led by the process of the pidfd LEADER_FD atomically, including
@@ -67,8 +67,8 @@ struct stray_signs {
  * Returns the number of signalled processes, -EXDEV (proc_root_is_foreign) or -errno. */
 int guard_signal_strays(const struct proc_root *root, const struct stray_signs *signs, int signo);
 
-/* Sends SIGTERM, waits up to GRACE_NS, then sends SIGKILL until no process is left. Gives up after
- * some seconds if a process survives SIGKILL. Returns the number of processes to which SIGTERM was
- * sent. */
+/* Ends the processes that SIGNS identify, and their descendants: sends SIGTERM, waits up to
+ * GRACE_NS, then sends SIGKILL until no such process is left. Gives up after some seconds if a
+ * process survives SIGKILL. Returns the number of processes to which SIGTERM was sent. */
 int guard_end_strays(const struct proc_root *root, const struct stray_signs *signs,
                      uint64_t grace_ns);

@@ -28,7 +28,7 @@ struct finding {
 
 struct machine_scan {
     struct proc_tree *tree;
-    /* one entry per process, to which the `user` pointer of its tree node points */
+    /* one entry per process; the `user` pointer of the process's tree node points to it */
     struct finding *findings;
 };
 
@@ -131,8 +131,8 @@ static void read_devices(int dir_fd, struct finding *f)
     pid_dir_close(&fds);
 }
 
-/* Reads the mappings of N and, if DEVICES is set, the list of its open files. For a large process
- * this takes a few milliseconds, in short reads. */
+/* Reads the mappings of N and, if DEVICES is set, the list of its open files. Many short reads are
+ * made, which together take a few milliseconds for a large process. */
 static void examine(const struct proc_tree *tree, struct tree_node *n, bool devices)
 {
     AUTO_CLOSE int temporary = -1;
@@ -478,7 +478,8 @@ static int32_t follow_launcher(const struct proc_tree *tree, const struct tree_n
         c = choose_below(tree, top, false);
     if (c.count == 0) {
         snprintf(why, 256,
-                 "process %d is %s, which has started nothing yet; watching everything it starts",
+                 "process %d is %s, which has not started a process yet; watching all "
+                 "processes that it starts",
                  pid, what);
         return pid;
     }
@@ -506,8 +507,8 @@ static void explain_worker(const struct proc_tree *tree, const struct tree_node 
     if (info->role == ROLE_MAIN || info->role == ROLE_OTHER)
         return;
     tree_guess_role(tree, n, &guess);
-    snprintf(why, 256, "process %d is a %s of process %d (%s); watching only %d", info->id.pid,
-             process_role_name(info->role), info->ppid, guess.why, info->id.pid);
+    snprintf(why, 256, "process %d (%s) is a %s of process %d; watching only %d", info->id.pid,
+             guess.why, process_role_name(info->role), info->ppid, info->id.pid);
 }
 
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,

@@ -37,7 +37,7 @@ struct gpu_vendor {
     /* returns -ENOENT if no such driver is installed, which is not an error */
     int (*open)(void **ret_state);
     int (*read)(void *state,
-                /* fills in *RET, which the caller has zeroed, except for t_ns */
+                /* fills in everything but t_ns; the caller has zeroed *RET */
                 struct gpu_snapshot *ret);
     void (*close)(void *state);
 };

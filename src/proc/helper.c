@@ -26,7 +26,7 @@ struct proc_helper {
     proc_helper_fn *fn; /* NULL if no call is running */
     void *arg;
     uint64_t cpu_ns;
-    /* time of the current call, and time until which new calls are rejected */
+    /* start of the current call, and the time until which new calls are rejected */
     uint64_t asked_ns, rest_ns;
     /* is_alone: the owner has called proc_helper_free, so the thread frees H */
     bool is_over, is_alone;

@@ -50,8 +50,9 @@ int machine_tick(struct machine *m, struct sample *s);
  * 0 if unknown. */
 uint64_t machine_mapped_bytes(const struct machine *m);
 /* Checks all limits again and returns the effective limit, which machine_tick reads from now on.
- * Checking opens files, so one call every 30 s is enough. After PID has exited, checks its last
- * cgroups. Returns -ENODATA if not even meminfo can be read. RET may be NULL. */
+ * Checking opens files, so one call every 30 s is enough. After PID has exited, checks the limits
+ * of the cgroups to which it belonged last. Returns -ENODATA if not even meminfo can be read. RET
+ * may be NULL. */
 int machine_limit(struct machine *m, struct machine_limit *ret);
 /* Returns the cgroup folder that has the effective limit, below root's cgroup_fd; "" if no cgroup
  * has it. */

@@ -52,7 +52,8 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     return most;
 }
 
-/* Accumulates the lower bound, sum(u) + max(s), where tree.h defines u and s. */
+/* The parts of the lower bound, sum(u) and max(s), for the processes added so far; tree.h defines u
+ * and s. */
 struct bound {
     uint64_t counted, largest_shared;
 };

@@ -148,7 +148,7 @@ struct proc_tree {
     size_t table_size;
     size_t dead; /* number of dead nodes in `nodes` */
 
-    /* processes whose children belong to the job but which are not in `nodes` themselves */
+    /* processes that are not in `nodes`, but whose children belong to the job */
     struct tree_node **below;
     size_t below_count;
     bool all; /* the tree contains every process of the machine */
@@ -162,7 +162,8 @@ struct proc_tree {
     struct slow_read slow;
     uint64_t waited_ns; /* time spent waiting for the helper thread during this walk */
 
-    /* whether the kernel provides task/TID/children files; both are false until this is known */
+    /* whether the kernel provides task/TID/children files, and whether it lacks them; both are
+     * false as long as this is unknown */
     bool has_children_files, no_children_files;
     struct pid_list kin; /* result of kin_children */
     /* all processes of the machine by ppid, for kernels without task/TID/children */

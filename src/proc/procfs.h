@@ -111,9 +111,9 @@ int proc_maps_next(const char **s, const char *end, struct proc_map *ret);
  * written. */
 size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max);
 
-/* Finds NAME in /proc/PID/environ, which the job may have overwritten. Returns its value and stores
- * the value's length in *RET_LEN: the value ends at the next NUL or at the end of the text. Returns
- * NULL if the variable is unset or empty. */
+/* Finds the variable NAME in the text of /proc/PID/environ, which the job may have overwritten.
+ * Returns the variable's value, and stores the value's length in *RET_LEN: the value ends at the
+ * next NUL or at the end of the text. Returns NULL if the variable is unset or empty. */
 const char *proc_environ_find(const char *s, size_t len, const char *name, size_t *ret_len);
 
 /* Parses a cgroup file that contains one number. Sets *ret_unlimited for "max" (v2) and for values

@@ -173,7 +173,7 @@ static bool rule_ray_worker(const struct facts *f, struct role_guess *ret)
     if (!command_ray_title(p->cmdline, p->cmdline_len, &title))
         return false;
     if (f->in->sends_steps)
-        return decide_role(ret, ROLE_MAIN, "a Ray worker that sends steps");
+        return decide_role(ret, ROLE_MAIN, "a Ray worker that reports training steps");
     const char *library = role_maps_library(&f->in->maps);
     if (library)
         return decide_role(ret, ROLE_MAIN, "a Ray worker with %s mapped", library);
@@ -198,15 +198,16 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
         return false;
     if (f->in->sends_steps)
         return decide_role(ret, ROLE_MAIN,
-                           "forked with its parent's command line, and reports training steps");
+                           "a fork that has its parent's command line and reports training steps");
     if (f->in->maps.known && !role_maps_library(&f->in->maps))
-        return decide_role(ret, ROLE_OTHER,
-                           "forked with its parent's command line, without a training library");
+        return decide_role(
+            ret, ROLE_OTHER,
+            "a fork that has its parent's command line and maps no training library");
     if (parent_role(f) == ROLE_MAIN)
         return decide_role(ret, ROLE_DATA_WORKER,
-                           "forked from the main process, with the same command line");
+                           "a fork of the main process, with the same command line");
     if (parent_role(f) == ROLE_DATA_WORKER)
-        return decide_role(ret, ROLE_DATA_WORKER, "forked from a data worker");
+        return decide_role(ret, ROLE_DATA_WORKER, "a fork of a data worker");
     return false;
 }
 
@@ -229,7 +230,7 @@ static bool rule_relations(const struct facts *f, struct role_guess *ret)
 {
     if (f->in->child_trains)
         return decide_role(ret, ROLE_LAUNCHER, "a descendant trains; the process itself does not");
-    /* the rules below are about one job; under `watch --system` there is none */
+    /* the rules below assume that all processes belong to one job, unlike under `watch --system` */
     if (f->in->whole_machine)
         return false;
     /* a process without a command line is a kernel thread or a zombie */

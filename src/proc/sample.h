@@ -113,7 +113,7 @@ enum process_role {
     ROLE_COMPILE_WORKER,   /* a process in torch inductor's pool of compile workers */
     ROLE_DATA_WORKER,      /* a worker of a data loader */
     ROLE_RESOURCE_TRACKER, /* multiprocessing's resource tracker and fork server */
-    ROLE_RAY_WORKER,       /* a Ray actor or task that does not train itself */
+    ROLE_RAY_WORKER,       /* a Ray actor or task that is not a training process */
     ROLE_COUNT
 };
 const char *process_role_name(enum process_role role); /* "main", "launcher", "compile worker"… */

@@ -11,7 +11,8 @@
  * mapped late. Each pause is twice as long as the previous one, and maps is read only if the
  * address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
-/* Limits the work for a process with a million mappings; every training process needs less. */
+/* How much of maps is read, which limits the work for a process with a million mappings. The maps
+ * file of a training process is smaller. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
 static void read_role_maps(void *arg)
@@ -166,7 +167,8 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
     return changed;
 }
 
-/* Reads names that could not be read before. The event adds the names to the recording. */
+/* Reads the names of N, which could not be read before. The emitted event adds the names to the
+ * recording. */
 static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     tree_read_names(tree, n);

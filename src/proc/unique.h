@@ -35,13 +35,13 @@ void proc_unique_free(struct proc_unique *u); /* U may be NULL */
 
 /* Runs one slice: counts chunks of one process and, if that count is complete, of the next process.
  * A complete count is stored in the process's sample as SAMPLE_UNIQUE (and HUGE, HEAP, STACK). A
- * reading becomes stale, and keeps its old value, in two cases. Either permission to read the files
- * of the process is missing. Or the last complete count (or the birth) is older than twice the
- * period, because the process is too large for the CPU share or has too many holes. Returns the
- * time of the next call. */
+ * reading becomes stale, and keeps its old value, in two cases: permission to read the files of the
+ * process is missing, or the last complete count (if there is none, the birth of the process) is
+ * older than twice the period, because the process is too large for the CPU share or has too many
+ * holes. Returns the time of the next call. */
 uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns);
 /* If IS_HURRIED is set, speeds up measurement: new processes and processes whose memory has changed
- * are counted without delay, with up to a quarter of a CPU. To be set while unmeasured memory
+ * are counted without delay, with up to a quarter of a CPU. Set this while unmeasured memory
  * decides whether a limit is exceeded. Counting one GiB of small pages takes 9 ms. */
 void proc_unique_hurry(struct proc_unique *u, bool is_hurried);
 /* Call this from the tree's event callback when NODE died or executed another program. */

@@ -41,7 +41,7 @@ static size_t whole_numbers(const char *s, size_t len)
 }
 
 /* The kernel returns at most one page per read. A read that leaves space for another number has
- * reached the end of the list, so small processes need no second system call. */
+ * reached the end of the list, so a process with few children needs no second system call. */
 enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
 
 static int add_children_file(struct pid_list *list, int fd)

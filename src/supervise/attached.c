@@ -79,7 +79,8 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     j->started_ns = j->now.started_ns = clock_mono_ns();
     j->started_wall_ns = j->now.started_wall_ns = clock_wall_ns();
     engine_limits_of(j->engine, pid);
-    /* must come before engine_watch_pid, whose events add processes to the guard */
+    /* the guard must be ready before engine_watch_pid is called, whose events add processes to the
+     * guard */
     job_guard_begin(j);
     r = engine_watch_pid(j->engine, pid, err);
     if (r < 0)

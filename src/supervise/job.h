@@ -46,7 +46,7 @@ struct job {
     } termination;
     struct job_segment now;
     struct job_end end;
-    uint64_t started_ns, started_wall_ns; /* times at which the first segment started */
+    uint64_t started_ns, started_wall_ns; /* start of the first segment, according to two clocks */
     struct outcome outcome;               /* the content of run.json so far */
     struct step_sources step_sources;
     /* reason why the job was not restarted despite --restart; "" if there is none */

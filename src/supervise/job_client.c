@@ -122,7 +122,8 @@ void job_input_write(struct job *j)
     while (fd >= 0 && taken < j->client.input.len) {
         ssize_t n = write(fd, j->client.input.data + taken, j->client.input.len - taken);
         if (n <= 0)
-            /* the terminal's buffer is full; the loop calls this again once there is space */
+            /* the terminal's buffer is full; the loop calls this function again once there is
+             * space */
             break;
         taken += (size_t)n;
     }

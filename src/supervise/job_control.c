@@ -1,5 +1,5 @@
-/* The control socket, with at most PEERS_MAX connections and a bounded queue for each, and queries
- * that arrive as marks. The supervisor never waits for a reader. */
+/* The control socket, which has at most PEERS_MAX connections with one bounded queue each. Also
+ * answers queries that arrive as marks. The supervisor never waits for a reader. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ struct job_control {
     struct peer peer[PEERS_MAX];
     size_t peers;
     bool is_log_due;
-    /* Content of the messages that were sent last. */
+    /* Content of the last state and verdict that were sent. */
     struct published {
         const char *state;
         char reason[LADDER_WHY_MAX];

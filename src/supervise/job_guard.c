@@ -447,9 +447,9 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* Must come before any code that walks the process tree. Such a walk finds new processes, which
-     * are not included in the measured overlap: memory that they share with their parents would be
-     * counted twice. */
+    /* The overlap must be passed on before any code walks the process tree. A walk finds new
+     * processes, which are not included in the measured overlap, so memory that they share with
+     * their parents would be counted twice. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);

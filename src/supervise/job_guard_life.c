@@ -15,7 +15,8 @@ enum {
     SETTLE_MS = 300,      /* maximum wait for memory that is still being released */
     GPU_MS = 1500,        /* maximum wait for the next GPU reading, which comes once per second */
     GPU_LEAST = 16 << 20, /* changes of GPU memory below this size are not attributed to the job */
-    /* after the end of a smaller job, ebb does not wait until the memory is released */
+    /* after the end of a job that used less memory than this, ebb does not wait until the memory is
+     * released */
     LARGE_JOB = 64 << 20,
     /* A job may run near its limit for weeks, so only the first and the latest events are kept. */
     KEPT_MOST = 1000,
@@ -101,7 +102,8 @@ void job_guard_segment(struct job *j)
         reflex_rearm(g->reflex);
     if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
         job_notifyf(j,
-                    "guard: no more planned restarts: restarted %u time%s already (--max-restarts)",
+                    "guard: no more planned restarts: the job was already restarted %u time%s "
+                    "(--max-restarts)",
                     j->now.number, j->now.number == 1 ? "" : "s");
 }
 

@@ -87,7 +87,7 @@ static void env_put_first(const struct env_list *list, const char *path, const c
 }
 
 /* Puts the shim first in PYTHONPATH, so that Python runs the shim's sitecustomize.py. Does nothing
- * if the shim is first already. This is so in a later segment, and when ebb runs under ebb. */
+ * if the shim is first already. This is the case in later segments, and when ebb runs under ebb. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -96,7 +96,7 @@ static void put_shim(const char *shim)
 }
 
 /* Puts the library first in LD_PRELOAD. An allocator that the job itself preloads then comes after
- * the library, which calls it. */
+ * the library, and the library calls that allocator. */
 static void put_library(const char *library)
 {
     const char *own = getenv(preload.variable);

@@ -191,8 +191,8 @@ enum ladder_ack job_node_ack(const struct job *j)
     return n->answers.done >= n->answers.others ? LADDER_ACK_DONE : LADDER_ACK_STARTED;
 }
 
-/* Requeues the job once the checkpoint requested because of the time limit has been written or has
- * failed. */
+/* If the time limit was the reason for a checkpoint request, requeues the job once that checkpoint
+ * has been written or has failed. */
 static void check_time_limit(struct job *j)
 {
     struct job_node *n = j->node;
@@ -250,7 +250,7 @@ static void take_request(struct job *j, const struct node_request *q)
     } else if (q->phase == NODE_STOP && j->now.ending == RUNNING && !j->now.cause) {
         char why[LADDER_WHY_MAX];
         snprintf(why, sizeof why, "node %u: %s", q->node, q->why);
-        job_notifyf(j, "guard: stopping the ranks of this node, requested by node %u", q->node);
+        job_notifyf(j, "guard: stopping the ranks of this node at the request of node %u", q->node);
         stop_ranks(j, why);
         loop_set_timer(
             n->timer,

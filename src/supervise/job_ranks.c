@@ -20,7 +20,7 @@
 
 enum {
     RANKS_MAX = 4096,
-    /* seconds to wait for ranks that start late, after all others have ended */
+    /* how many seconds to wait, after all ranks have ended, for ranks that start late */
     LATE_S = 3,
 };
 

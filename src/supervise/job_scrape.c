@@ -40,7 +40,7 @@ struct job_scrape {
     struct reader reader[READERS];
     uint64_t connections;
     uint64_t file_ns; /* time at which the file was last written */
-    bool is_reported; /* an error of writing the file was reported */
+    bool is_reported; /* a failure to write the file was reported */
     bool has_thread;
     pthread_t thread;
     pthread_mutex_t lock; /* protects the members below */

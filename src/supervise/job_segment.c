@@ -22,7 +22,8 @@ enum {
     /* increase of oom_score_adj: to the OOM killer, the job appears to use an additional half of
      * the machine's memory */
     OOM_RAISE = 500,
-    /* a segment without steps and checkpoints that ran for a shorter time is not restarted */
+    /* a segment that reported no step and no checkpoint must have run for at least this time to be
+     * restarted */
     SHORT_LIFE_S = 5,
 };
 
@@ -283,12 +284,12 @@ static bool may_go_on(struct job *j)
                  (long long)before);
     else if (!n->progress.has_step && !n->progress.has_checkpoint && lived_s < SHORT_LIFE_S)
         snprintf(j->no_restart, sizeof j->no_restart,
-                 "the segment was stopped after %.1f s without a step or a checkpoint: a "
+                 "the segment was stopped after %.1f s, before its first step or checkpoint: a "
                  "restart would not make progress",
                  lived_s);
     else if (n->number >= g->max_restarts)
         snprintf(j->no_restart, sizeof j->no_restart,
-                 "restarted %u time%s already (--max-restarts)", n->number,
+                 "the job was already restarted %u time%s (--max-restarts)", n->number,
                  n->number == 1 ? "" : "s");
     return !j->no_restart[0];
 }

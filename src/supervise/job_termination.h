@@ -10,7 +10,8 @@ struct job;
 
 enum { JOB_TERMINATION_MAX = 4096 }; /* Kubernetes reads only this many bytes */
 
-/* Updates the log if the verdict has changed, or ten seconds have passed. */
+/* Updates the log if the verdict has changed or if ten seconds have passed since the last
+ * update. */
 void job_termination_tick(struct job *j, uint64_t now_ns);
 /* Replaces the content of the log by as many whole lines of TEXT as fit. Returns 0 or -errno. */
 int job_termination_write(int fd, const char *text, size_t len);

@@ -24,8 +24,8 @@ struct outcome_end lost_end(enum cause cause, int left_behind);
 void lost_write(int rundir_fd, const struct outcome_end *end);
 
 /* Call this after both supervisor and sentinel were killed. Ends the job's processes, removes its
- * cgroup and sockets, and records in run.json how the job ended. RUN_DIR is the absolute path, as
- * in the job's environment. Acts only on a folder that is signed with FOLDER_ID
+ * cgroup and sockets, and records in run.json how the job ended. RUN_DIR is the absolute path of
+ * the run folder, as in the job's environment. Acts only on a folder that is signed with FOLDER_ID
  * (rundir_open_signed). Returns 0 or -errno. */
 int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
                  uint64_t grace_ns);

@@ -1,5 +1,5 @@
-/* Compares the step marks that a process sends itself with those that hooks of ebb's Python package
- * send for it. */
+/* Compares a process's own step marks with those that hooks of ebb's Python package send for the
+ * process. */
 #include "supervise/step_sources.h"
 
 #include <stdlib.h>

@@ -256,7 +256,7 @@ static int supervise(const struct supervisor_options *options,
     job_about_start(&j);
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* RLIMIT_FSIZE must not kill the supervisor */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE must not kill the supervisor */
     int r = set_up_job(&j, &j.failure);
     if (r == 0)
         r = start(&j);

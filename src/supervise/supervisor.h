@@ -43,7 +43,7 @@ struct supervisor_tty {
     struct winsize size;
 };
 
-/* State of those of the job's standard streams 0, 1 and 2 that are not on a terminal. */
+/* State of the job's standard streams (0, 1 and 2), if they are not on a terminal. */
 struct supervisor_streams {
     bool closed[3];   /* the stream was closed when ebb was started */
     bool is_one_pipe; /* standard output and error are the same pipe or file */

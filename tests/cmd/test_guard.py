@@ -377,8 +377,8 @@ def test_job_is_restarted_at_most_as_often_as_max_restarts(guarded):
                          *trainer("steps=3000", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 2
-    assert doc["guard"]["not_restarted"] == "restarted 1 time already (--max-restarts)"
-    assert "ebb: not restarted: restarted 1 time" in result.stderr
+    assert doc["guard"]["not_restarted"] == "the job was already restarted 1 time (--max-restarts)"
+    assert "ebb: not restarted: the job was already restarted 1 time" in result.stderr
 
 
 def test_job_without_progress_since_a_restart_is_not_restarted(guarded):
@@ -395,7 +395,7 @@ def test_job_stopped_without_checkpoint_is_not_restarted(guarded):
     result = guarded.run(*LINES, "--restart", *trainer("base_mib=160", "marks=0", "steps=3000"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 1
-    assert "without a step or a checkpoint" in doc["guard"]["not_restarted"]
+    assert "before its first step or checkpoint" in doc["guard"]["not_restarted"]
 
 
 @pytest.mark.parametrize("every, leak", [

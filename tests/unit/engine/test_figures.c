@@ -60,7 +60,7 @@ static void each_name_value_pair_of_a_series_mark_becomes_a_metric(void **state)
     assert_string_equal(f.at[2].name, "d@7");
 }
 
-static void metrics_from_ebb_and_from_the_job_are_stored_side_by_side(void **state)
+static void metrics_of_ebb_are_stored_in_addition_to_metrics_of_the_job(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -113,7 +113,7 @@ int main(void)
         cmocka_unit_test(series_mark_stores_one_metric_per_name_and_process),
         cmocka_unit_test(each_other_key_of_a_series_mark_becomes_a_metric),
         cmocka_unit_test(each_name_value_pair_of_a_series_mark_becomes_a_metric),
-        cmocka_unit_test(metrics_from_ebb_and_from_the_job_are_stored_side_by_side),
+        cmocka_unit_test(metrics_of_ebb_are_stored_in_addition_to_metrics_of_the_job),
         cmocka_unit_test(series_mark_with_an_invalid_name_or_value_is_not_a_metric),
         cmocka_unit_test(metrics_of_an_exited_process_make_room_for_new_metrics),
     };

@@ -241,7 +241,7 @@ static void acks_are_ignored_if_outdated_or_repeated_or_invalid(void **state)
     assert_false(receive(f, pid[0], "KIND=ack\nSTATUS=done"));
     assert_false(receive(f, pid[0], "KIND=ack\nID=2"));
     assert_false(receive(f, pid[0], "KIND=save"));
-    /* This pid is not one of the two ranks, so it is unknown which rank has answered. */
+    /* This pid belongs to neither of the two ranks, so it is unknown which rank has answered. */
     assert_false(answer(f, 999999999, 2, "done"));
     assert_int_equal(f->checkpoint.ack, LADDER_NO_ACK);
     for (int i = 0; i < 3; i++)
@@ -287,7 +287,7 @@ static void checkpoint_request_does_not_wait_for_ranks_that_exited(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void acks_from_unknown_pids_are_assigned_to_one_rank_each(void **state)
+static void each_ack_from_an_unknown_pid_is_assigned_to_another_rank(void **state)
 {
     struct fixture *f = *state;
 
@@ -444,7 +444,7 @@ static void process_without_a_signal_handler_gets_no_checkpoint_signal(void **st
     end_process(pid);
 }
 
-static void save_mark_after_a_signal_completes_the_checkpoint_request(void **state)
+static void checkpoint_request_sent_as_a_signal_accepts_a_save_mark(void **state)
 {
     struct fixture *f = *state;
     pid_t with = start_process(f, true), without = start_process(f, false);
@@ -586,7 +586,7 @@ static void set_done_time(struct fixture *f, time_t seconds)
     assert_int_equal(utimensat(AT_FDCWD, f->done, times, 0), 0);
 }
 
-static void new_or_changed_file_completes_the_checkpoint_request(void **state)
+static void checkpoint_request_is_done_if_the_file_is_new_or_changed(void **state)
 {
     struct fixture *f = *state;
 
@@ -614,7 +614,7 @@ static void new_or_changed_file_completes_the_checkpoint_request(void **state)
     assert_false(checkpoint_check_file(&f->checkpoint));
 }
 
-static void checkpoint_succeeds_if_folder_of_done_file_is_missing(void **state)
+static void rank_can_complete_checkpoint_if_checkpoint_folder_is_missing(void **state)
 {
     struct fixture *f = *state;
 
@@ -626,7 +626,7 @@ static void checkpoint_succeeds_if_folder_of_done_file_is_missing(void **state)
     assert_true(answer(f, f->rank_pid[0], 1, "done"));
 }
 
-static void done_file_written_before_the_rank_died_completes_checkpoint(void **state)
+static void checkpoint_file_is_accepted_after_the_rank_has_died(void **state)
 {
     struct fixture *f = *state;
 
@@ -737,7 +737,8 @@ static void ack_from_the_checkpoint_command_completes_the_request(void **state)
     now(f);
     assert_false(answer(f, 5, 2, "started"));
     assert_true(answer(f, 5, 1, "started"));
-    /* A failure is decided by the exit status of the command, not by this answer. */
+    /* Whether the checkpoint has failed depends on the exit status of the command, not on this
+     * answer. */
     assert_false(answer(f, 5, 1, "failed"));
     assert_true(receive(f, 5, "KIND=ack\nID=1\nSTATUS=done\nPATH=/ck"));
     assert_string_equal(f->checkpoint.path, "/ck");
@@ -896,7 +897,7 @@ static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
     }
 }
 
-static void checkpoint_requested_by_several_methods_completes_once(void **state)
+static void checkpoint_request_with_several_methods_has_one_outcome(void **state)
 {
     static const char *const commands[] = {"exit 0", "exit 1", NULL};
     struct fixture *f = *state;
@@ -945,19 +946,19 @@ int main(void)
         TEST(acks_are_ignored_if_outdated_or_repeated_or_invalid),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
         TEST(checkpoint_request_does_not_wait_for_ranks_that_exited),
-        TEST(acks_from_unknown_pids_are_assigned_to_one_rank_each),
+        TEST(each_ack_from_an_unknown_pid_is_assigned_to_another_rank),
         TEST(checkpoint_path_beyond_the_maximum_length_is_dropped),
         TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
         TEST(stop_request_and_checkpoint_request_have_different_ids),
         TEST(process_without_a_signal_handler_gets_no_checkpoint_signal),
-        TEST(save_mark_after_a_signal_completes_the_checkpoint_request),
+        TEST(checkpoint_request_sent_as_a_signal_accepts_a_save_mark),
         TEST(launchers_and_workers_get_no_checkpoint_signal),
         TEST(checkpoint_signal_goes_to_connected_ranks_if_there_are_any),
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
         TEST(checkpoint_fails_once_all_signalled_processes_have_died),
-        TEST(new_or_changed_file_completes_the_checkpoint_request),
-        TEST(checkpoint_succeeds_if_folder_of_done_file_is_missing),
-        TEST(done_file_written_before_the_rank_died_completes_checkpoint),
+        TEST(checkpoint_request_is_done_if_the_file_is_new_or_changed),
+        TEST(rank_can_complete_checkpoint_if_checkpoint_folder_is_missing),
+        TEST(checkpoint_file_is_accepted_after_the_rank_has_died),
         TEST(exit_status_of_checkpoint_command_decides_the_outcome),
         TEST(checkpoint_command_gets_request_id_and_default_signals),
         TEST(running_checkpoint_command_is_not_started_again),
@@ -965,7 +966,7 @@ int main(void)
         TEST(processes_of_checkpoint_command_get_no_checkpoint_signal),
         TEST(checkpoint_request_stays_open_while_a_method_may_succeed),
         TEST(random_checkpoint_events_lead_to_the_expected_state),
-        TEST(checkpoint_requested_by_several_methods_completes_once),
+        TEST(checkpoint_request_with_several_methods_has_one_outcome),
     };
 
     return cmocka_run_group_tests_name("ask", tests, NULL, NULL);

@@ -245,8 +245,8 @@ static void cause_of_death_is_the_exception_of_the_first_failed_rank(void **stat
          "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
          "PID 4241"},
         {TORCHRUN("0", "1", SEE), DEATH_PYTHON,
-         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): the error message is "
-         "not in the last part of the output"},
+         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): its error message was "
+         "not found near the end of the output"},
         /* With @record, torchrun's table contains the traceback of the rank. */
         {TORCHRUN("0", "1",
                   "Traceback (most recent call last):\n"
@@ -260,7 +260,7 @@ static void cause_of_death_is_the_exception_of_the_first_failed_rank(void **stat
     CHECK(table);
 }
 
-static void job_output_shows_which_kind_of_memory_ran_out(void **state)
+static void kind_of_memory_that_ran_out_is_read_from_job_output(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -414,7 +414,7 @@ static void traceback_followed_by_4_kib_of_output_is_not_the_cause(void **state)
     assert_int_equal(read_end(&t, line), DEATH_MEMORY);
 }
 
-static void exception_is_found_before_several_kib_of_shutdown_messages(void **state)
+static void exception_followed_by_shutdown_messages_is_the_cause(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -569,7 +569,7 @@ static void exit_status_0_is_success_even_after_a_printed_exception(void **state
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
-static void stop_by_ebb_takes_precedence_over_other_causes_of_death(void **state)
+static void cause_set_by_ebb_takes_precedence_over_other_causes(void **state)
 {
     (void)state;
     CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
@@ -676,7 +676,7 @@ static void oom_kill_of_a_worker_is_added_to_the_cause_of_death(void **state)
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
-static void cause_of_death_names_the_kind_of_memory_that_ran_out(void **state)
+static void kind_of_memory_that_ran_out_is_part_of_the_cause_of_death(void **state)
 {
     (void)state;
     CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed with SIGBUS", .status = SIGBUS,
@@ -800,20 +800,20 @@ int main(void)
         cmocka_unit_test(cause_of_death_is_the_last_exception_of_the_traceback),
         cmocka_unit_test(cause_of_death_is_the_original_exception_of_the_worker),
         cmocka_unit_test(cause_of_death_is_the_exception_of_the_first_failed_rank),
-        cmocka_unit_test(job_output_shows_which_kind_of_memory_ran_out),
+        cmocka_unit_test(kind_of_memory_that_ran_out_is_read_from_job_output),
         cmocka_unit_test(traceback_is_found_among_colour_codes_and_progress_bars),
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause_of_death),
         cmocka_unit_test(traceback_followed_by_4_kib_of_output_is_not_the_cause),
-        cmocka_unit_test(exception_is_found_before_several_kib_of_shutdown_messages),
+        cmocka_unit_test(exception_followed_by_shutdown_messages_is_the_cause),
         cmocka_unit_test(ring_buffer_keeps_the_last_bytes_of_job_output),
         cmocka_unit_test(exception_line_is_escaped_and_truncated),
         cmocka_unit_test(traceback_parser_handles_random_job_output),
         cmocka_unit_test(exit_status_0_is_success_even_after_a_printed_exception),
-        cmocka_unit_test(stop_by_ebb_takes_precedence_over_other_causes_of_death),
+        cmocka_unit_test(cause_set_by_ebb_takes_precedence_over_other_causes),
         cmocka_unit_test(user_signal_is_the_cause_only_if_it_ended_the_job),
         cmocka_unit_test(kernel_oom_kill_is_detected_by_oom_counters),
         cmocka_unit_test(oom_kill_of_a_worker_is_added_to_the_cause_of_death),
-        cmocka_unit_test(cause_of_death_names_the_kind_of_memory_that_ran_out),
+        cmocka_unit_test(kind_of_memory_that_ran_out_is_part_of_the_cause_of_death),
         cmocka_unit_test(unknown_cause_of_death_is_described_by_the_exit_status),
         cmocka_unit_test(every_cause_of_death_has_a_name),
         cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),

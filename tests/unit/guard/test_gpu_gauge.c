@@ -101,7 +101,7 @@ static void gpu_limit_uses_pytorch_readings_if_the_driver_has_none(void **state)
     assert_int_equal(g.room_bytes, GIB);
 }
 
-static void gpu_forecast_uses_the_same_limit_as_the_headroom(void **state)
+static void gpu_forecast_and_gpu_headroom_refer_to_the_same_limit(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -128,7 +128,7 @@ int main(void)
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
         cmocka_unit_test(gpu_gauge_uses_the_limit_with_less_headroom),
         cmocka_unit_test(gpu_limit_uses_pytorch_readings_if_the_driver_has_none),
-        cmocka_unit_test(gpu_forecast_uses_the_same_limit_as_the_headroom),
+        cmocka_unit_test(gpu_forecast_and_gpu_headroom_refer_to_the_same_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

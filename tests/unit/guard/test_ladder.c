@@ -196,7 +196,7 @@ static void invalid_guard_rules_are_rejected(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void needed_time_adds_up_step_and_checkpoint_and_margin(void **state)
+static void needed_time_is_the_sum_of_step_and_checkpoint_and_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -1178,7 +1178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_reserve_is_5_percent_between_64_mib_and_4_gib),
         cmocka_unit_test(invalid_guard_rules_are_rejected),
-        cmocka_unit_test(needed_time_adds_up_step_and_checkpoint_and_margin),
+        cmocka_unit_test(needed_time_is_the_sum_of_step_and_checkpoint_and_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
         cmocka_unit_test(guard_action_follows_headroom_and_triggers),
         cmocka_unit_test(guard_reason_contains_headroom_and_needed_time),

@@ -262,8 +262,8 @@ static int fixture_open(const char *name)
     return fd;
 }
 
-/* The recording is the one used in the tests of proc/limit.c: 10.5 MiB of the 148 MiB charged is in
- * use. */
+/* The recording is the one used in the tests of proc/limit.c: of the 148 MiB that are charged, 10.5
+ * MiB are in use. */
 static void reflex_does_not_kill_a_job_whose_memory_is_reclaimable(void **state)
 {
     static const struct {
@@ -660,7 +660,7 @@ static void process_removed_from_the_reflex_is_not_killed(void **state)
     reflex_remove(r, 1);
     reflex_remove(r, 99);
     while ((fcntl(pidfd, F_GETFD) >= 0 || fcntl(statm_fd, F_GETFD) >= 0) && clock_mono_ns() < until)
-        reading_of(r, 0); /* Any call of the reflex closes unused fds. */
+        reading_of(r, 0); /* Every call of a reflex function closes the fds of removed processes. */
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
     set_gb(fd, 0, 9);
@@ -819,7 +819,7 @@ static void reflex_kills_even_if_its_memory_cannot_be_locked(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* A fork zeroes the thread's stack in the child, which must not crash libc. */
+/* In a forked child, the thread's stack contains only zeroes. This must not crash libc. */
 static void process_with_a_reflex_thread_can_fork_repeatedly(void **state)
 {
     struct reflex *r = reflex_of(true);

@@ -491,7 +491,7 @@ static void write_long_children(int fd, pid_t pid)
     assert_int_equal(write(fd, text, at), (ssize_t)at);
 }
 
-static void process_is_not_killed_because_of_a_truncated_pid(void **state)
+static void truncated_pid_in_children_file_is_never_killed(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
@@ -640,7 +640,7 @@ int main(void)
         WITH_NEIGHBOUR(sentinel_kills_nothing_after_supervisor_exits_with_status_0),
         WITH_NEIGHBOUR(stray_process_is_found_by_the_ebb_run_dir_variable),
         cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
-        cmocka_unit_test(process_is_not_killed_because_of_a_truncated_pid),
+        cmocka_unit_test(truncated_pid_in_children_file_is_never_killed),
         cmocka_unit_test(sentinel_closes_output_streams_of_earlier_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,8 +55,8 @@ static void training_jobs_are_listed_best_first_with_evidence(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(9000) << 20);
     assert_string_equal(c[0].reasons, "libtorch mapped; /dev/nvidia0 open; libcuda mapped");
     assert_int_equal(c[1].process.id.pid, 600);
-    /* The shell that started it is not reported as its launcher, because the shell is also an
-     * ancestor of the searching process. */
+    /* The shell that started process 600 is not reported as its launcher, because the shell is also
+     * an ancestor of the searching process. */
     assert_int_equal(c[1].launcher, 0);
     assert_string_equal(c[1].reasons, "training script on its command line");
     assert_true(c[0].score > c[1].score);
@@ -96,7 +96,7 @@ static void all_ranks_of_one_torchrun_are_listed_as_one_training_job(void **stat
     assert_int_equal(c[0].rss_bytes, UINT64_C(3100) << 20);
     assert_string_equal(c[0].reasons, "2 ranks of torchrun; libtorch mapped; libcuda mapped; "
                                       "training script on its command line");
-    /* This training process was started by a wrapper that does not train itself. */
+    /* This training process was started by a wrapper, which is not a training process. */
     assert_int_equal(c[1].process.id.pid, 51);
     assert_int_equal(c[1].launcher, 50);
     proc_root_close(&root);
@@ -130,8 +130,8 @@ static void worker_pid_is_watched_as_requested_and_reported_as_worker(void **sta
 {
     (void)state;
     expect_follow("find", 141658, 141658,
-                  "process 141658 is a compile worker of process 141614 (runs "
-                  "torch/_inductor/compile_worker); watching only 141658");
+                  "process 141658 (runs torch/_inductor/compile_worker) is a compile worker of "
+                  "process 141614; watching only 141658");
 }
 
 static void launcher_of_several_ranks_is_watched_with_all_descendants(void **state)
@@ -151,8 +151,8 @@ static void launcher_without_a_trainer_is_followed_to_largest_descendant(void **
     expect_follow("find-ranks", 30, 30,
                   "process 30 is `bash`, a launcher, with 2 descendants; watching them all");
     expect_follow("find-ranks", 40, 40,
-                  "process 40 is `bash`, a launcher, which has started nothing yet; watching "
-                  "everything it starts");
+                  "process 40 is `bash`, a launcher, which has not started a process yet; "
+                  "watching all processes that it starts");
 }
 
 static void launcher_with_a_hostile_name_is_described_in_one_line(void **state)

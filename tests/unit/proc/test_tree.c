@@ -912,8 +912,8 @@ static int look_at_strangers(void *arg)
         return 3;
     if (proc_tree_count(tree) != 0 || seen.count[PROCESS_BORN] != 0)
         return 4;
-    /* A descendant that belongs to another user (sudo) is accepted, but fewer readings are
-     * available. */
+    /* A descendant that belongs to another user (sudo) is accepted, but has fewer readings than a
+     * process of this user. */
     if (proc_tree_add_all(tree, 1, &err) < 0)
         return 5;
     struct proc_node *n = proc_tree_find(tree, *(pid_t *)arg);
@@ -967,7 +967,7 @@ static int look_at_thread(void *arg)
     return strstr(err.text, self) != NULL ? 0 : 3;
 }
 
-static void process_tree_error_for_a_thread_id_names_its_process(void **state)
+static void process_tree_error_for_a_thread_id_contains_the_process_id(void **state)
 {
     (void)state;
     assert_int_equal(in_child(look_at_thread, NULL), 0);
@@ -1223,7 +1223,7 @@ int main(void)
         cmocka_unit_test(role_becomes_main_when_a_training_library_is_mapped),
         cmocka_unit_test(process_tree_rejects_an_unknown_pid),
         cmocka_unit_test(error_for_a_process_of_another_user_contains_pid_and_user),
-        cmocka_unit_test(process_tree_error_for_a_thread_id_names_its_process),
+        cmocka_unit_test(process_tree_error_for_a_thread_id_contains_the_process_id),
         cmocka_unit_test(process_tree_rejects_a_kernel_thread),
         cmocka_unit_test(statm_and_status_and_smaps_rollup_agree_on_memory),
         cmocka_unit_test(tree_memory_is_between_largest_and_total_rss_if_unmeasured),

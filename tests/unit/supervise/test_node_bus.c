@@ -1,5 +1,5 @@
-/* Tests the node bus while access to the shared folder hangs. Opening a FIFO that has no reader
- * blocks as access to a hanging file server does. */
+/* Tests the node bus while access to the shared folder hangs. Opening a FIFO for writing blocks as
+ * long as the FIFO has no reader, just like access to a hanging file server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void wait_for_request(void)
         usleep(1000);
 }
 
-static void node_bus_calls_return_while_access_to_shared_folder_hangs(void **state)
+static void node_bus_functions_return_even_if_the_shared_folder_hangs(void **state)
 {
     const struct node_beat beat = {.ranks = 2, .verdict = "stable"};
     const struct node_beat last = {.ranks = 2, .has_ended = true};
@@ -108,7 +108,7 @@ static void node_bus_calls_return_while_access_to_shared_folder_hangs(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(node_bus_calls_return_while_access_to_shared_folder_hangs,
+        cmocka_unit_test_setup_teardown(node_bus_functions_return_even_if_the_shared_folder_hangs,
                                         make_node, remove_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Tests marks that a process sends itself, and marks that hooks send for it. */
+/* Tests a process's own marks, and marks that hooks send for the process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
