@@ -81,8 +81,7 @@ static void on_process(void *user, const struct proc_event *ev)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
-    /* the pointer is cleared after the exit, because the run may free the entity of an exited
-     * process */
+    /* after an exit this stores NULL, because the run may free the entity of an exited process */
     if (engine_process_of(node))
         engine_process_of(node)->entity = entity;
     if (e->callbacks.process)
@@ -463,7 +462,7 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     if (!e->is_thinning_reported)
         engine_report(e,
                       "the job sends more than %d KiB/s of marks, so some steps are not recorded; "
-                      "epochs, evaluations and checkpoints still are",
+                      "epochs, evaluations and checkpoints are still recorded",
                       ENGINE_MARK_BYTES_PER_S / 1024);
     e->is_thinning_reported = true;
     return false;
@@ -505,7 +504,7 @@ void engine_mark(struct engine *e, const struct mark *mark)
     } else if (mark->kind == MARK_STEP && mark->has & MARK_HAS_STEP) {
         e->run->step = mark->step;
     }
-    if (is_first_step) /* the verdict measures growth from the first step on */
+    if (is_first_step) /* the verdict measures growth only from the first step on */
         engine_sample_now(e);
 }
 

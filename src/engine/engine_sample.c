@@ -117,7 +117,8 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret)
 }
 
 /* Returns the highest usage of the cgroup since the last call; 0 if unknown. Before Linux 6.12, the
- * peak of a v2 cgroup cannot be reset, so the highest usage is known only if the peak has grown. */
+ * peak of a v2 cgroup cannot be reset. The highest usage is then known only if the peak has grown
+ * since the last call. */
 static uint64_t read_kernel_peak(struct engine *e)
 {
     char text[64];

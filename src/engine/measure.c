@@ -128,7 +128,8 @@ static int measure_roles(const struct run *run, struct outcome_measured *o)
     return o->roles ? 0 : -ENOMEM;
 }
 
-/* Fills in the memory of the process tree. Unique and shared memory are the values at the peak. */
+/* Fills in the memory of the process tree. Unique and shared memory are the amounts at the time of
+ * the peak. */
 static void measure_tree(struct engine *e, struct outcome_tree *o)
 {
     const struct judge_tree *verdict = judge_tree(e->judge);

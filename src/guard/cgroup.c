@@ -180,8 +180,9 @@ static int limit_v1(const struct proc_root *root, const char *dir, const char *t
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The memory limit may never exceed the limit of memory plus swap. The first write may fail for
-     * this reason; once the second limit is raised, the memory limit is written again. */
+    /* The memory limit may never exceed the limit of memory plus swap. The first write to the
+     * memory limit may fail for this reason. The write is repeated after the limit of memory plus
+     * swap has been raised. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;

@@ -116,7 +116,8 @@ static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 
 /* ---- by signal ---- */
 
-/* Groups of processes that may be signalled. The first group that is not empty is used. */
+/* Groups of processes that may be signalled, in order of preference. Only the processes of the
+ * first group that is not empty are signalled. */
 enum target { TARGET_CONNECTED, TARGET_MAIN, TARGET_FIRST, TARGET_NONE };
 
 static bool is_rank(const struct mark_receiver *marks, int32_t pid)

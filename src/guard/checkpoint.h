@@ -85,8 +85,8 @@ bool checkpoint_check_file(struct checkpoint *c);
  * checkpoint is treated as written. */
 bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status);
 bool checkpoint_process_died(struct checkpoint *c, int32_t pid);
-/* Starts a program in a new process group, with the program's standard output on our standard
- * error. Returns 0 or an errno, as posix_spawn does; *RET is 0 after an error. */
+/* Starts a program in a new process group. The program's standard output is our standard error.
+ * Returns 0 or an errno, as posix_spawn does; *RET is 0 after an error. */
 int checkpoint_spawn(char *const argv[], pid_t *ret);
 /* Requests that all connected ranks write a checkpoint and then exit by themselves (STOP). Returns
  * the number of ranks. */

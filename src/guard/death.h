@@ -96,7 +96,7 @@ struct death_facts {
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
-    bool limit_is_own;    /* the job's own cgroup ran out of memory, not the cgroup LIMIT_WHERE */
+    bool limit_is_own;    /* the cgroup that ran out of memory is the job's own, not LIMIT_WHERE */
     uint64_t limit_bytes; /* limit of the cgroup that ran out of memory; 0 if unknown */
 };
 

@@ -208,18 +208,18 @@ static bool death_line_reports_kill(struct span s)
 /* --- tracebacks and last lines --- */
 
 enum {
-    /* a traceback followed by more than this amount of other output did not end the job */
+    /* a traceback that is followed by more other output than this did not end the job */
     FAR_BYTES = 4096,
     LABEL_MAX = 64,
     NO_RANK = -1,
 };
 
-/* Weights of causes. Of two causes near the end, the one with the larger weight is used. If the
- * weights are equal, the later one is used. */
+/* Weights of causes. If there are two causes near the end of the output, the one with the larger
+ * weight is used, or the later one if the weights are equal. */
 enum weight {
     WEIGHT_NONE,     /* a message such as "Exception ignored in …", which is not a cause */
     WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
-    WEIGHT_WORDS,    /* error lines outside any traceback */
+    WEIGHT_WORDS,    /* a line outside any traceback that reports an error */
     /* a traceback in a thread or child process, which does not necessarily end the job */
     WEIGHT_ASIDE,
     WEIGHT_MAIN

@@ -146,14 +146,14 @@ static void left_text(const struct ladder *l, const struct ladder_input *in, uns
                  text_size(pace, (uint64_t)rate));
 }
 
-/* Writes "a step and a checkpoint take 8 s, with a margin of 2 s". */
+/* Writes "a step and a checkpoint take 8 s, plus a margin of 2 s". */
 static void need_text(const struct ladder *l, const struct timing *timing, double need_s,
                       char out[TEXT_PART])
 {
     char takes[TEXT_TIME_MAX], margin[TEXT_TIME_MAX];
     uint64_t step_ns;
     bool has_step = step_times_slow_ns(&timing->steps, &step_ns);
-    snprintf(out, TEXT_PART, "%s %s %s, with a margin of %s",
+    snprintf(out, TEXT_PART, "%s %s %s, plus a margin of %s",
              has_step ? "a step and a checkpoint" : "a checkpoint",
              timing->saves == 0 ? "may take" : (has_step ? "take" : "takes"),
              ladder_time_text(takes, need_s - l->rules.margin_s),

@@ -1,4 +1,4 @@
-/* Functions shared by the ladder's files: the assessment of one reading. */
+/* Functions shared by the ladder's files, which assess one reading. */
 #pragma once
 
 #include "guard/ladder.h"

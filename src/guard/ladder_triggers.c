@@ -124,7 +124,8 @@ static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s
     return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
 }
 
-/* Returns the time until the SIGTERM line, given the time LIMIT_S until the limit. */
+/* Returns the time until headroom falls to the SIGTERM line, if LIMIT_S is the time until the limit
+ * is reached. */
 static double until_term_s(const struct ladder_input *in, const struct ladder_status *k, unsigned i,
                            double limit_s)
 {

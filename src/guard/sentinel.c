@@ -55,8 +55,8 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
             open[n++] = fds[i];
     if (note->stream_pair[1] < 0 || n == 0)
         return;
-    /* receiving a message without a control buffer closes the fds in it, here those of the previous
-     * segment */
+    /* receiving a message without a control buffer closes the fds in the message; here these are
+     * the output streams of the previous segment */
     while (recv(note->stream_pair[0], &one, 1, MSG_DONTWAIT) > 0)
         ;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));

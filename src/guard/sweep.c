@@ -46,7 +46,7 @@ struct scan {
     size_t count;
 };
 
-/* Sets `below` for the processes that are to be signalled. */
+/* Sets `below` for each process that is to be signalled. */
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
 /* Signals PID if it is alive and is the process that the caller means. Its start time must be

@@ -106,7 +106,7 @@ static void nvml_close(void *state)
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {
-    /* ULLONG_MAX means "not available", not zero */
+    /* ULLONG_MAX means that the value is not available */
     if (p->used == ULLONG_MAX || p->pid > INT32_MAX)
         return;
     for (size_t i = 0; i < s->processes; i++) {

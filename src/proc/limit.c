@@ -17,7 +17,7 @@
 const struct limit_files *limit_files(enum limit_kind kind)
 {
     /* In cgroup v1, keys of memory.stat without the prefix "total_" cover only the cgroup itself,
-     * while the usage covers its subtree. */
+     * while the cgroup's usage covers its whole subtree. */
     static const struct limit_files v1 = {
         .usage = "memory.usage_in_bytes",
         .stat = "memory.stat",

@@ -36,7 +36,7 @@ struct machine_limit {
     char where[256]; /* cgroup path, name of the rlimit, or "host"; not escaped */
 };
 
-struct machine; /* has meminfo, PSI and the cgroup files open */
+struct machine; /* a reader that has meminfo, PSI and the cgroup files open */
 
 /* Creates a reader for the cgroup and the rlimits of PID (0: this process). Missing files are
  * skipped. ROOT's fds must outlive the result. */

@@ -14,7 +14,8 @@ enum {
     PAGEMAP_CHUNK_MIN = 512,
 };
 
-/* The time budget and the chunk sizes adapted to it, kept from one process to the next. */
+/* The time budget, and the chunk sizes that were adapted to it. They are used again when the next
+ * process is counted. */
 struct pagemap_pace {
     uint64_t budget_ns;  /* maximum duration of a system call; chunks shrink to meet it */
     size_t chunk_pages;  /* maximum number of entries per read */

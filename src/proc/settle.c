@@ -198,6 +198,7 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    /* use a new stamp, so that the next call can tell its own changes from those of this call */
+    /* use a new stamp, so that the next call can distinguish its own role changes from the changes
+     * made by this call */
     tree->role_stamp++;
 }

@@ -38,7 +38,7 @@ void job_signal(struct job *j, int signo)
     const struct proc_root *root = j->options->engine.root;
     if (j->options->node) /* the ranks receive signals from their own `ebb run` */
         return;
-    /* is_last is set even if the job has already exited, because it could still be restarted */
+    /* is_last, which prevents a restart, is set even if the job has already exited */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)

@@ -34,7 +34,7 @@ void job_signal(struct job *j, int signo);
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is
- * about to save would treat the exit of a worker as a crash. */
+ * about to write a checkpoint would treat the exit of a worker as a crash. */
 void job_term(struct job *j);
 /* Cancels the job: sends SIGTERM as job_term does, and after GRACE_NS sends SIGKILL to all
  * remaining processes. The job is not restarted. A second call can only shorten the wait. REASON

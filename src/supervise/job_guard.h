@@ -34,7 +34,7 @@ struct job_guard {
     struct leftovers *leftovers;
     struct death_tail tail;
     uint64_t limit_bytes;           /* --limit; 0: not given */
-    struct machine_limit effective; /* limit_bytes is 0 if the limit is unknown */
+    struct machine_limit effective; /* effective.limit_bytes is 0 if the limit is unknown */
     /* cgroup that has the effective limit, relative to the cgroup root; "" if no cgroup has it */
     char effective_dir[4096];
     /* the cgroup files that the reflex reads for the effective limit */

@@ -1,4 +1,4 @@
-/* Fills in the messages about a running job (supervise/message.h). */
+/* Builds the messages that describe a running job (supervise/message.h). */
 #include "supervise/job.h"
 
 #include <string.h>

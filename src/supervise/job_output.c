@@ -219,7 +219,7 @@ static void enlarge(struct job_stream *st)
 
 static void on_pipe(void *user, int fd, uint32_t events)
 {
-    static char data[PIPE_LARGE]; /* untouched pages of this array use no memory */
+    static char data[PIPE_LARGE]; /* pages of this array that are never touched use no memory */
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;

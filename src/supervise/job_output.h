@@ -42,8 +42,8 @@ void job_stream_want(struct job_stream *st);
 void job_streams_pause(struct job *j);
 /* Call this when the client has disconnected: from then on, output goes only to log.txt. */
 void job_streams_leave_client(struct job_output *o);
-/* Call this when the job has exited: reading the rest of its output must not wait for a slow
- * reader. */
+/* Call this when the job has exited: from then on, the rest of the job's output is copied without
+ * waiting for a slow client. */
 void job_streams_drain(struct job *j);
 void job_streams_close(struct job_output *o);
 /* Call this when a process of the job may have opened its terminal again. */

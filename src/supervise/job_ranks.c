@@ -51,7 +51,7 @@ static struct outcome_rank *rank_of(const struct rank_client *c)
     return c->index < c->j->outcome.rank_count ? &c->j->outcome.ranks[c->index] : NULL;
 }
 
-/* Makes the next tick write run.json again, because run.json lists the ranks. */
+/* Makes the next tick write run.json again, because the list of ranks in run.json has changed. */
 static void list_changed(struct job *j)
 {
     j->is_announced = false;

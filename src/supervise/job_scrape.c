@@ -1,5 +1,5 @@
-/* Serves the job's metrics over HTTP, on the event loop, and writes them to a file, in a separate
- * thread because access to a disk may hang. */
+/* Serves the job's metrics over HTTP, on the event loop. Also writes the metrics to a file, in a
+ * separate thread, because access to a disk may hang. */
 #include "supervise/job.h"
 
 #include <errno.h>

@@ -315,7 +315,7 @@ static void report_restart(struct job *j, unsigned number)
 
 void job_segment_over(struct job *j)
 {
-    /* one more sample, which records the exits of the last processes */
+    /* takes one more sample, in order to record the exits of the last processes */
     engine_sample_now(j->engine);
     clear_cause_if_finished(&j->now);
     bool again = wants_again(j);

@@ -18,8 +18,8 @@
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-/* maximum size of run.json; a larger or invalid one is replaced by one that contains only the
- * end */
+/* maximum size of run.json; a larger or invalid file is replaced by a file that contains only the
+ * end of the job */
 enum { JSON_MAX = 2 << 20 };
 
 int lost_take_lock(int64_t lock_fd, struct err *err)

@@ -1,7 +1,7 @@
 /* The shared folder as the connection between a job's nodes. A thread writes this node's heartbeat
  * and reads the requests of other nodes, because a slow or hanging file system must not delay
- * sampling or the guard. Files are rewritten in place, and opened again for every reading: on NFS,
- * a newly opened file has the latest content. */
+ * sampling or the guard. Files are rewritten in place, and opened again each time they are read: on
+ * NFS, a newly opened file has the latest content. */
 #pragma once
 
 #include <stdbool.h>

@@ -219,8 +219,8 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
         return shell_argv ? r : -ENOMEM;
     }
     bool is_in_cgroup = false;
-    /* Linux 6.18 kills every process that starts in a cgroup after a write to its cgroup.kill, but
-     * not a process that is moved into the cgroup. */
+    /* After a write to a cgroup's cgroup.kill, Linux 6.18 kills every process that starts in the
+     * cgroup, but not a process that is moved into it. */
     pid_t pid = request->is_restart ? fork()
                                     : guard_cgroup_fork(request->options->engine.root,
                                                         request->cgroup, &is_in_cgroup);

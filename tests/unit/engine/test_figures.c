@@ -17,7 +17,7 @@ static bool receive(struct figures *f, int32_t pid, const char *text)
     return figures_take(f, &m);
 }
 
-static void series_mark_stores_one_metric_per_name_and_process(void **state)
+static void one_metric_is_stored_per_name_and_process(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -110,7 +110,7 @@ static void metrics_of_an_exited_process_make_room_for_new_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(series_mark_stores_one_metric_per_name_and_process),
+        cmocka_unit_test(one_metric_is_stored_per_name_and_process),
         cmocka_unit_test(each_other_key_of_a_series_mark_becomes_a_metric),
         cmocka_unit_test(each_name_value_pair_of_a_series_mark_becomes_a_metric),
         cmocka_unit_test(metrics_of_ebb_are_stored_in_addition_to_metrics_of_the_job),

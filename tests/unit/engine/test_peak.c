@@ -9,7 +9,7 @@
 
 static const uint64_t MIB = 1 << 20, GIB = 1 << 30;
 
-static void job_peak_includes_kernel_peak_between_two_readings(void **state)
+static void job_peak_includes_cgroup_peak_between_two_readings(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -21,7 +21,7 @@ static void job_peak_includes_kernel_peak_between_two_readings(void **state)
     assert_int_equal(peak_request_bytes(&p), 704 * MIB);
 }
 
-static void job_peak_includes_kernel_peak_before_the_first_reading(void **state)
+static void job_peak_includes_cgroup_peak_before_the_first_reading(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -30,7 +30,7 @@ static void job_peak_includes_kernel_peak_before_the_first_reading(void **state)
     assert_int_equal(peak_bytes(&p), 290 * MIB);
 }
 
-static void job_peak_is_largest_sample_if_kernel_peak_is_unknown(void **state)
+static void job_peak_is_largest_sample_if_cgroup_peak_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -150,9 +150,9 @@ static void job_peak_is_reset_for_a_new_segment_in_the_same_cgroup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_peak_includes_kernel_peak_between_two_readings),
-        cmocka_unit_test(job_peak_includes_kernel_peak_before_the_first_reading),
-        cmocka_unit_test(job_peak_is_largest_sample_if_kernel_peak_is_unknown),
+        cmocka_unit_test(job_peak_includes_cgroup_peak_between_two_readings),
+        cmocka_unit_test(job_peak_includes_cgroup_peak_before_the_first_reading),
+        cmocka_unit_test(job_peak_is_largest_sample_if_cgroup_peak_is_unknown),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_request_includes_at_most_1_gib_of_mapped_files),
         cmocka_unit_test(suggested_request_without_cgroup_includes_all_mapped_files),

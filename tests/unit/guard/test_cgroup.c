@@ -797,7 +797,7 @@ static void empty_leftover_cgroup_with_the_same_name_is_replaced(void **state)
     forgotten = group;
     need_group(0, false);
     assert_string_equal(forgotten.dir, group.dir);
-    /* The fds of the removed group return errors, and those of the new group work. */
+    /* The fds of the removed group return errors. The fds of the new group work. */
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
     end_and_reap(pid);

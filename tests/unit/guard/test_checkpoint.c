@@ -114,8 +114,8 @@ static int32_t say_from_child(struct fixture *f, const char *text)
     return (int32_t)pid;
 }
 
-/* Adds a rank with its own socket. Its process may have exited already: the tests themselves decide
- * which ranks are dead. */
+/* Adds a rank with its own socket. The child that reported the rank has exited already; the tests
+ * themselves decide when the rank is treated as dead. */
 static void add_rank(struct fixture *f, const char *role)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -551,7 +551,7 @@ static void checkpoint_signal_is_not_sent_to_a_reused_pid(void **state)
     end_process(pid);
 }
 
-static void checkpoint_fails_once_all_signalled_processes_have_died(void **state)
+static void checkpoint_fails_when_all_signalled_processes_have_died(void **state)
 {
     struct fixture *f = *state;
     pid_t a = start_process(f, true), b = start_process(f, true);
@@ -686,7 +686,7 @@ static const char clean_start[] =
     "done </proc/$$/status\n"
     "[ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] || exit 7\n";
 
-static void checkpoint_command_gets_request_id_and_default_signals(void **state)
+static void checkpoint_command_gets_id_and_default_signal_handlers(void **state)
 {
     struct fixture *f = *state;
     sigset_t block, old;
@@ -927,7 +927,7 @@ static void checkpoint_request_with_several_methods_has_one_outcome(void **state
         assert_true(changes <= 2);
         if (f->checkpoint.command_pid != 0)
             reap_command(f);
-        /* If the rank is dead, the request may stay open only while it waits for a file. */
+        /* If the rank is dead, an open request must be one that waits for a file. */
         assert_false(is_dead && f->checkpoint.is_open && f->checkpoint.ack != LADDER_ACK_STARTED);
         ends[f->checkpoint.ack]++;
     }
@@ -955,12 +955,12 @@ int main(void)
         TEST(launchers_and_workers_get_no_checkpoint_signal),
         TEST(checkpoint_signal_goes_to_connected_ranks_if_there_are_any),
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
-        TEST(checkpoint_fails_once_all_signalled_processes_have_died),
+        TEST(checkpoint_fails_when_all_signalled_processes_have_died),
         TEST(checkpoint_request_is_done_if_the_file_is_new_or_changed),
         TEST(rank_can_complete_checkpoint_if_checkpoint_folder_is_missing),
         TEST(checkpoint_file_is_accepted_after_the_rank_has_died),
         TEST(exit_status_of_checkpoint_command_decides_the_outcome),
-        TEST(checkpoint_command_gets_request_id_and_default_signals),
+        TEST(checkpoint_command_gets_id_and_default_signal_handlers),
         TEST(running_checkpoint_command_is_not_started_again),
         TEST(ack_from_the_checkpoint_command_completes_the_request),
         TEST(processes_of_checkpoint_command_get_no_checkpoint_signal),

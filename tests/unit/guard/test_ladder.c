@@ -350,7 +350,7 @@ static const struct single singles[] = {
      1},
 };
 
-static void guard_action_follows_headroom_and_triggers(void **state)
+static void guard_action_depends_on_headroom_and_triggers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
@@ -392,7 +392,7 @@ static void guard_reason_contains_headroom_and_needed_time(void **state)
     w.in.forecast_s = 8;
     step_ladder(&w);
     assert_string_equal(w.last.why, "4.00 GiB left of 24.0 GiB: SIGTERM line reached in 7 s; a "
-                                    "checkpoint may take 10 s, with a margin of 2 s");
+                                    "checkpoint may take 10 s, plus a margin of 2 s");
     world_init(&w, NULL, 24 * GIB);
     set_used(&w, 20 * GIB, 0);
     w.in.plan_due = true;
@@ -590,7 +590,7 @@ static void gpu_forecast_stops_the_job_after_the_checkpoint_is_written(void **st
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
         assert_true(w.last.has_gpu && w.last.gpu == 3);
         assert_string_equal(w.last.why, "gpu 3: 20.0 GiB left of 80.0 GiB: full in 9 s; a "
-                                        "checkpoint may take 10 s, with a margin of 2 s");
+                                        "checkpoint may take 10 s, plus a margin of 2 s");
         gpu_of(&w, 3)->forecast_known = !is_over;
         for (int i = 0; i < 16; i++)
             look_at(&w, 1, GIB);
@@ -944,7 +944,7 @@ static double slowing(double s, const void *user)
     return s < bend / fast ? fast * s : bend + (s - bend / fast) * 5 * MIB;
 }
 
-static void growth_rate_follows_within_seconds_when_growth_slows_down(void **state)
+static void growth_rate_falls_within_seconds_after_growth_slows_down(void **state)
 {
     (void)state;
     struct world w;
@@ -1180,7 +1180,7 @@ int main(void)
         cmocka_unit_test(invalid_guard_rules_are_rejected),
         cmocka_unit_test(needed_time_is_the_sum_of_step_and_checkpoint_and_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
-        cmocka_unit_test(guard_action_follows_headroom_and_triggers),
+        cmocka_unit_test(guard_action_depends_on_headroom_and_triggers),
         cmocka_unit_test(guard_reason_contains_headroom_and_needed_time),
         cmocka_unit_test(guard_without_a_memory_limit_acts_only_on_planned_restarts),
         cmocka_unit_test(each_host_memory_gauge_alone_can_trigger_the_guard),
@@ -1214,7 +1214,7 @@ int main(void)
         cmocka_unit_test(job_leaking_1_gib_per_s_is_stopped_before_the_limit),
         cmocka_unit_test(guard_does_not_stop_a_job_that_loads_a_model),
         cmocka_unit_test(fast_growth_is_ignored_below_half_of_the_limit),
-        cmocka_unit_test(growth_rate_follows_within_seconds_when_growth_slows_down),
+        cmocka_unit_test(growth_rate_falls_within_seconds_after_growth_slows_down),
         cmocka_unit_test(memory_spikes_to_90_percent_every_1_to_6_s_are_ignored),
         cmocka_unit_test(memory_spikes_more_frequent_than_readings_never_stop_a_job),
         cmocka_unit_test(leaking_job_without_checkpoint_method_causes_two_warnings),

@@ -120,7 +120,8 @@ static void close_all_but(int a, int b)
 {
     for (int fd = 3; fd < 256; fd++)
         if (fd != a && fd != b && fd != at)
-            close(fd); /* A file that the bystander has open would not be attributed to the job. */
+            /* With an inherited fd, this process would have a file of another process open. */
+            close(fd);
 }
 
 static struct kid kid_start_outside(kid_fn *fn)

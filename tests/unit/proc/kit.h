@@ -28,7 +28,7 @@ void kid_end(pid_t pid);                /* SIGKILL and reap */
 /* Forks a child that is killed when its parent exits, even if the parent exits at once. A remaining
  * child would keep the test's output open. */
 pid_t fork_tied(void);
-/* Forks a child that outlives its parent for a short time. */
+/* Forks a child that may run for a short time after its parent has exited. */
 pid_t fork_loose(void);
 _Noreturn void sleep_for_ever(void);
 

@@ -260,7 +260,7 @@ static void shell(const char *tmp, const char *line)
     assert_int_equal(system(command), 0);
 }
 
-static void limit_follows_a_job_that_is_moved_to_another_cgroup(void **state)
+static void limit_of_a_moved_job_is_the_limit_of_its_new_cgroup(void **state)
 {
     (void)state;
     char tmp[64];
@@ -420,7 +420,7 @@ int main(void)
         cmocka_unit_test(machine_tick_reads_meminfo_and_pressure_and_limit),
         cmocka_unit_test(machine_tick_reads_the_usage_of_an_effective_rlimit),
         cmocka_unit_test(machine_sample_is_unknown_if_proc_files_are_missing),
-        cmocka_unit_test(limit_follows_a_job_that_is_moved_to_another_cgroup),
+        cmocka_unit_test(limit_of_a_moved_job_is_the_limit_of_its_new_cgroup),
         cmocka_unit_test(headroom_on_this_machine_does_not_exceed_total_memory),
         cmocka_unit_test(memory_limits_can_be_read_without_root_privileges),
         cmocka_unit_test(proc_cgroup_parser_accepts_colons_and_controller_lists),

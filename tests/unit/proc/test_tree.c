@@ -234,8 +234,7 @@ static void *hold_memory(void *arg)
     sleep_for_ever();
 }
 
-/* Exits only the main thread. ASan does not support pthread_exit followed by the raw system
- * call. */
+/* Ends only the main thread. ASan does not support pthread_exit followed by the raw system call. */
 static void leave_a_thread_behind(void *arg)
 {
     pthread_t thread;

@@ -119,9 +119,9 @@ static char *map_private(size_t bytes)
     return map_bytes(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* Returns how far UNIQUE is outside the range between the values that smaps had before and after
- * the count. The true value changes during the count, because a write can turn a shared page into a
- * copy. */
+/* Returns 0 if UNIQUE is between the values of smaps before and after the count; otherwise returns
+ * its distance from the nearer value. The true value changes during the count, because a write can
+ * turn a shared page into a copy. */
 static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 {
     uint64_t low = before < after ? before : after, high = before < after ? after : before;

@@ -52,7 +52,7 @@ static void hook_epochs_are_accepted_if_the_process_sends_only_steps(void **stat
                       "KIND=epoch\nSTEP=40\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=20"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=20"));
-    /* Once the process sends epochs itself, epochs from its hook are skipped. */
+    /* Once the process sends its own epochs, epochs from its hook are skipped. */
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
@@ -63,7 +63,7 @@ static void hook_marks_are_accepted_again_after_an_end_mark(void **state)
     assert_false(skips(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=end\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=save\nSTEP=6"));
-    /* Late hook marks about the first training are skipped. */
+    /* Marks that the hook sends late, about the first training run, are skipped. */
     assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook"));
     assert_true(skips(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));
