@@ -34,7 +34,7 @@ struct engine_options {
 /* Callbacks from the event loop; each may be NULL. */
 struct engine_callbacks {
     void (*tick)(void *user, uint64_t now_ns); /* called after each tick */
-    /* called when the last process of the job has exited (not after engine_watch_all) */
+    /* called when the last process of the job has exited; never called after engine_watch_all */
     void (*empty)(void *user);
     /* called with a message for the user, such as "cannot write the recording: …" */
     void (*report)(void *user, const char *sentence);
@@ -69,9 +69,9 @@ void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* Call this before the job is restarted: readings taken before the restart are then excluded from
  * the verdict. */
 void engine_segment(struct engine *e, unsigned number);
-/* Reports the end of the job to the judge; engine_stop records the end. */
+/* Reports the end of the job to the judge; engine_stop writes it to the recording. */
 void engine_job_ended(struct engine *e, const json_t *end);
-/* Reads the heap profiles in the run folder PATH for the judge. */
+/* Reads the heap profiles in the run folder PATH and passes them to the judge. */
 void engine_read_held(struct engine *e, const char *path);
 /* Stops the ticks and closes the recording. FOOTER (may be NULL, not owned) is written to the
  * recording together with the job's peak. */
@@ -94,7 +94,7 @@ bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns);
  * while the job is young), and at the end. The interval is longer if computing them would use more
  * than 0.5 % of a CPU. */
 const struct judge *engine_verdict(const struct engine *e);
-uint64_t engine_verdict_count(const struct engine *e); /* number of times verdicts were computed */
+uint64_t engine_verdict_count(const struct engine *e); /* how often verdicts have been computed */
 /* Computes the verdicts now, if there are new readings or marks. */
 void engine_judge(struct engine *e);
 

@@ -1,4 +1,5 @@
-/* Takes the readings of a tick, from each source at its own interval. */
+/* Takes the readings at each tick. Each source (processes, GPUs, the machine) is read at its own
+ * interval. */
 #include "engine/private.h"
 
 #include "base/clock.h"

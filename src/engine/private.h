@@ -88,7 +88,7 @@ struct engine {
     struct engine_charge charge; /* the job's own cgroup; the fds are -1 if there is none */
     uint64_t own_limit_bytes;
     bool watching_all;
-    bool had_any; /* true once a process was watched */
+    bool had_any; /* true after the first process was watched */
     bool is_empty_reported;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns;

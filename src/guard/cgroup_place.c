@@ -1,5 +1,5 @@
-/* Finds out where a cgroup may be created according to the kernel's rules for enabling
- * controllers. */
+/* Applies the kernel's rules for enabling controllers, in order to find out where a cgroup may be
+ * created. */
 #include "guard/cgroup_place.h"
 
 #include <errno.h>

@@ -358,8 +358,8 @@ static bool is_answer_to(const struct mark *m, uint64_t id)
     return mark_value_is(m, "ID", text);
 }
 
-/* Stores the path if it is the first one reported. Ignores a path that is too long, because a
- * truncated path would name another file. */
+/* Stores the mark's path if it is the first path that the job reported. Ignores a path that is too
+ * long, because a truncated path would name another file. */
 static void note_path(struct checkpoint *c, const struct mark *m)
 {
     size_t len;

@@ -379,7 +379,7 @@ static bool begin_headless(struct scan *s, struct span line)
     return true;
 }
 
-/* True if the line is indented, or is inside the box that the Python package rich draws (U+2500 to
+/* True if the line is indented, or is inside a box drawn by the Python package `rich` (U+2500 to
  * U+257F). */
 static bool is_body(struct span line)
 {

@@ -297,7 +297,7 @@ static void stand_down(struct turn *t, const char *end)
 
 /* Handles a tick at which no trigger is active: the ladder becomes calm after LADDER_CALM_S without
  * an active trigger. Time during which the job writes a checkpoint is not included, because the job
- * does not train then and so its memory cannot grow. */
+ * does not train during this time, so its memory does not grow. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -357,7 +357,7 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* Stops a job that cannot write a checkpoint if a planned restart is due. Low headroom does not
+/* If a planned restart is due, stops a job that cannot write a checkpoint. Low headroom does not
  * stop the job here; stop_at_line does that at the SIGTERM line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {

@@ -1,4 +1,4 @@
-/* Reads the memory in use according to the kernel and the GPU driver. */
+/* Reads how much memory is in use, as reported by the kernel and the GPU driver. */
 #include "guard/memory_returned.h"
 
 #include <poll.h>

@@ -8,7 +8,7 @@
 #include "proc/procfs.h"
 #include "run/outcome.h"
 
-/* Reads the memory in use before the job starts from /proc/meminfo. */
+/* Call this before the job starts: reads from /proc/meminfo how much memory is in use. */
 void memory_returned_begin(struct outcome_given_back *m, const struct proc_root *root);
 /* Call these at each tick with the memory in use. The first reading of a GPU is taken as the GPU
  * memory that was in use before the job. */

@@ -481,7 +481,8 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
     }
     if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
         release_all(r);
-    /* the reflex can sample less often while it must not kill */
+    /* while the reflex is not allowed to kill, and after it has killed the job, it can sample less
+     * often */
     if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
         wait_us = 20000;
     return wait_us;

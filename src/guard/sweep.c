@@ -138,7 +138,8 @@ static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
     return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_found_pids) : NULL;
 }
 
-/* Removes processes that are not marked from the scan. Returns the number of marked processes. */
+/* Removes from the scan all processes that are not marked. Returns the number of marked
+ * processes. */
 static size_t keep_marked(struct scan *s, size_t *ret_living)
 {
     size_t kept = 0;
@@ -332,7 +333,7 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
         reap_all(NULL);
         return ended;
     }
-    /* processes stopped with SIGSTOP are continued, because they cannot react to SIGTERM */
+    /* stopped processes are continued, so that they can react to SIGTERM */
     guard_signal_below(root, self, 0, SIGCONT);
     uint64_t until = clock_mono_ns() + grace_ns;
     while (reap_all(NULL) && clock_mono_ns() < until)
@@ -414,7 +415,7 @@ int guard_end_strays(const struct proc_root *root, const struct stray_signs *sig
     int ended = guard_signal_strays(root, signs, SIGTERM);
     if (ended <= 0)
         return ended;
-    /* processes stopped with SIGSTOP are continued, because they cannot react to SIGTERM */
+    /* stopped processes are continued, so that they can react to SIGTERM */
     guard_signal_strays(root, signs, SIGCONT);
     const uint64_t kill_ns = clock_mono_ns() + grace_ns;
     int left = ended;

@@ -28,7 +28,7 @@ int guard_signal_group(int leader_fd, int signo);
  * number of signalled processes. */
 int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo);
 
-/* Progress of killing a set of processes; zeroed at the start. */
+/* Progress of killing a set of processes. The caller zeroes it before the first call. */
 struct guard_kill {
     struct found *seen; /* processes that the last scan found, ordered by pid */
     size_t count;

@@ -12,7 +12,7 @@ struct err;
 struct find_candidate {
     struct process_info process;
     uint64_t rss_bytes; /* resident memory; for a launcher, that of its largest rank */
-    int score;          /* sum of the weights of all evidence, which find.c defines */
+    int score;          /* sum of the weights of all evidence; find.c defines the weights */
     int32_t launcher;   /* pid of the launcher; 0 if there is none */
     size_t ranks;       /* number of ranks if PROCESS is their launcher, else 1 */
     /* the evidence in words: "libtorch mapped; /dev/nvidia0 open; training script on its command

@@ -1,5 +1,5 @@
-/* Reads GPUs through NVIDIA's management library (NVML), which is loaded at run time. It need not
- * be installed. */
+/* Reads GPUs through NVIDIA's management library (NVML), which is loaded at run time. The library
+ * need not be installed. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>

@@ -68,8 +68,9 @@ static void bound_add(struct bound *b, const struct proc_tree *tree, const struc
     b->largest_shared = u64_max(b->largest_shared, u64_minus(shared, elsewhere));
 }
 
-/* Adds a process without its file pages. statm reports file pages and shared memory as one number.
- * The size of the shared memory alone is in status, which is read less often. */
+/* Adds the memory of a process, excluding its file pages. statm reports file pages and shared
+ * memory as one number. The size of the shared memory alone is in status, which is read less
+ * often. */
 static void add_without_files(struct bound *b, struct proc_tree_memory *m,
                               const struct proc_tree *tree, const struct tree_node *n)
 {

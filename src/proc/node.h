@@ -55,7 +55,7 @@ struct tree_node {
 
     /* resident memory when the last count of the process's pages began */
     uint64_t unique_rss_bytes;
-    /* the part of the unique memory that is pages of files and shared memory */
+    /* the part of the unique memory that consists of pages of files and shared memory */
     uint64_t unique_file_bytes;
     /* time at which the process's pages are to be counted next; 0 if not scheduled */
     uint64_t unique_due_ns;
@@ -67,7 +67,7 @@ struct tree_node {
     bool fork_is_known;  /* fork_bytes is valid; it is unknown after an exec */
     /* memory that the process may share with the process it was forked from */
     uint64_t fork_bytes;
-    uint64_t minor_faults; /* minor page faults at the last walk */
+    uint64_t minor_faults; /* number of minor page faults up to the last walk */
 };
 
 static inline struct tree_node *node_of(struct proc_node *n)

@@ -60,7 +60,7 @@ struct pagemap_scan {
     bool seek; /* the next system call searches for the next present page */
     bool maps_done;
     uint64_t unique_pages;
-    /* the part of unique_pages that is pages of files and shared memory */
+    /* how many of unique_pages are pages of files and shared memory */
     uint64_t unique_file_pages;
     uint64_t kind_pages[PAGEMAP_KINDS]; /* number of present pages per kind of mapping */
     uint64_t holes_pages;               /* number of entries read for absent pages */

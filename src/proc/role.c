@@ -1,5 +1,5 @@
-/* Guesses the role of a process with rules on its command line, its mappings, its parent and its
- * children. */
+/* Guesses the role of a process by applying rules to its command line, its mappings, its parent and
+ * its children. */
 #include "proc/role.h"
 
 #include <stdarg.h>

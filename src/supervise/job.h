@@ -42,7 +42,8 @@ struct job {
     struct job_node *node;     /* NULL if RANKS is NULL */
     struct job_folder *folder; /* NULL unless --folder-control is given */
     struct {
-        uint64_t t_ns, verdicts; /* time and verdict of the last write to the termination log */
+        /* time of the last write to the termination log, and the verdict that was written */
+        uint64_t t_ns, verdicts;
     } termination;
     struct job_segment now;
     struct job_end end;
@@ -52,9 +53,10 @@ struct job {
     /* reason why the job was not restarted despite --restart; "" if there is none */
     char no_restart[160];
     int exec_error;
-    struct err failure;   /* reason why ebb could not start the job */
-    struct err no_marks;  /* reason why there is no marks socket */
-    bool is_announced;    /* run.json has been written for the start of the job */
+    struct err failure;  /* reason why ebb could not start the job */
+    struct err no_marks; /* reason why there is no marks socket */
+    /* run.json has been written for the first time, at the start of the job */
+    bool is_announced;
     uint64_t announce_ns; /* time at which to retry writing run.json after a failure */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
     /* ebb did not start the job. The job is then not a child of ebb, is not in a cgroup created by

@@ -1,5 +1,5 @@
 /* The connection to the client of a foreground job: sends output and notices to the client, and
- * receives typed keys and signals. */
+ * receives signals and the keys that the user types. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* the job is paused when this many bytes of frames are unread */
-    /* the same limit after the job has exited; about the capacity of its pipes */
+    /* the same limit after the job has exited; about the capacity of the job's pipes */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };
@@ -55,8 +55,8 @@ void job_client_leave(struct job *j)
 {
     channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    /* the kernel still delivers all frames in the socket's buffer, so closing the socket loses
-     * none */
+    /* the kernel still delivers all frames that are in the socket's buffer, so none are lost when
+     * the socket is closed */
     if (!j->client.is_gone)
         client_lost(j);
 }

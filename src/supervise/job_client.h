@@ -1,5 +1,5 @@
-/* The connection to the client of a foreground job, which receives output and notices and sends
- * typed keys and signals. */
+/* The connection to the client of a foreground job, which receives output and notices, and sends
+ * signals and the keys that the user types. */
 #pragma once
 
 #include <stdbool.h>

@@ -414,8 +414,8 @@ void job_control_log(struct job *j)
 
 /* ---- queries about the verdict or the live heap, sent by the job itself or by a command ---- */
 
-/* Gets the path of the socket for the reply, which must be in our own folder. Otherwise any process
- * could send a mark that makes the supervisor write to some other socket. */
+/* Gets the path of the socket for the reply. The socket must be in our own folder: otherwise any
+ * process could send a mark that makes the supervisor write to some other socket. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);
@@ -447,8 +447,8 @@ static void answer_verdict(struct job *j, const char *path)
         query_reply(path, doc);
 }
 
-/* Writes new heap readings to the run folder. If the mark has a field PID, only that process is
- * read, else all processes. The reply contains the number of readings. */
+/* Writes new heap readings to the run folder. If the mark has a field PID, only the heap of that
+ * process is read, else the heaps of all processes. The reply contains the number of readings. */
 static void answer_heap(struct job *j, const struct mark *m, const char *path)
 {
     size_t len;

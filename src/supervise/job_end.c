@@ -87,8 +87,8 @@ static bool stop_crowd(const struct job *j)
 /* ---- stop signals, exit and remaining processes ---- */
 
 /* Called when the job was stopped by a signal or has continued. After Ctrl-Z the client stops as
- * well, so that the shell gets the terminal; when the job continues, so does the client. SIGSTOP
- * does not affect the client. */
+ * well, so that the shell gets the terminal. When the job continues, the client continues as well.
+ * SIGSTOP does not affect the client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -146,7 +146,7 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Reports once that a process has survived SIGKILL, to explain why ebb does not exit. */
+/* Reports, only once, that a process has survived SIGKILL. This explains why ebb does not exit. */
 static void report_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;
@@ -295,7 +295,7 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
-    if (j->now.ending == KILLING) /* a child has exited, so the next sweep is due at once */
+    if (j->now.ending == KILLING) /* a child has exited, so the next sweep starts at once */
         loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }

@@ -15,7 +15,8 @@ struct job_end {
     struct loop_source *sweep_timer, *cancel_timer;
     /* progress of killing the remaining processes, while the phase is KILLING */
     struct guard_kill kill;
-    /* /proc belongs to another pid namespace, so only our own child can be signalled */
+    /* /proc belongs to another pid namespace, so only the job's first process, which is our child,
+     * can be signalled */
     bool is_blind;
     char stuck[200]; /* "waiting for process …" if a process survived SIGKILL; otherwise "" */
     uint64_t cancel_deadline_ns; /* 0 if the job was not cancelled */

@@ -18,7 +18,8 @@
 
 enum {
     FOLDER_S = 1, /* interval between two checks for a request */
-    STATE_S = 5,  /* interval between versions of state.json while the state itself is unchanged */
+    /* interval at which state.json is written again although the state has not changed */
+    STATE_S = 5,
     FOLDER_REQUEST_MAX = 64 << 10,
     FOLDER_STACK_BYTES = 128 << 10,
     FOLDER_JOIN_S = 2, /* maximum wait for the thread, whose disk access may hang */
@@ -108,7 +109,8 @@ static void add_message(json_t *list, json_t *message)
         json_array_append_new(list, message);
 }
 
-/* Generates the next version of state.json. The answer to a request appears in only one version. */
+/* Generates the next version of state.json. The answer to a request is included in only one
+ * version. */
 static void publish_folder(struct job *j, struct job_folder *f, uint64_t now_ns)
 {
     struct buf text = {0}, old;

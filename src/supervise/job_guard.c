@@ -128,7 +128,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
     const struct run *run = engine_run(j->engine);
     size_t n = run_living(run, RUN_GPU, &gpus);
     for (size_t i = 0; i < n; i++)
-        /* readings from before the segment's start belong to the previous segment */
+        /* readings taken before this segment started belong to the previous segment */
         if (gpus[i]->id < LADDER_GPUS &&
             gpus[i]->last_ns > u64_minus(j->now.started_ns, run->start_mono_ns))
             gpu_gauge_read(gpus[i], judge_result(gpus[i]), &j->options->guard.gpu_limit,
@@ -154,7 +154,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        /* readings from before the segment's start belong to the previous segment */
+        /* readings taken before this segment started belong to the previous segment */
         if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge[i].limit_bytes,

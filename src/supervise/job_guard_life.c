@@ -77,7 +77,7 @@ void job_guard_begin(struct job *j)
     checkpoint_init(&g->checkpoint, &set->checkpoint);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    /* the files that existed before an attached job was started are unknown */
+    /* for an attached job, it is unknown which files existed before the job started */
     if (!j->is_attached)
         g->leftovers = leftovers_new("/dev/shm");
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);

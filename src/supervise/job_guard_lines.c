@@ -118,8 +118,8 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Updates the effective limit, which may have changed: limits can be set anew, and another limit
- * becomes effective when other processes use up memory. */
+/* Updates the effective limit, which may have changed: a limit may be raised or lowered, and
+ * another limit becomes effective if other processes use up the memory below it. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

@@ -20,7 +20,7 @@
 #include "profile/collect.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
-/* interval and CPU share (0.2 %) of verdicts on the heap */
+/* interval between verdicts on the heap, and the share of a CPU that they may use (0.2 %) */
 enum { JUDGING_S = 2, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 
 /* An environment variable that contains a list of paths, and the characters that must not occur in

@@ -20,7 +20,7 @@ struct job_heap {
     char library[PATH_MAX];  /* path to put into LD_PRELOAD; "" if there is none */
     /* folder of ebb's Python package, for PYTHONPATH; "" if there is none */
     char shim[PATH_MAX];
-    struct pace judging; /* determines when the heap of the running job is judged next */
+    struct pace judging; /* schedules the verdicts on the heap of the running job */
     struct err trouble;  /* reason why the heap cannot be profiled */
 };
 

@@ -1,4 +1,4 @@
-/* Coordinates checkpoints and the end of the job with its other nodes. */
+/* Coordinates checkpoints and the end of the job between this node and the job's other nodes. */
 #include "supervise/job.h"
 
 #include <errno.h>

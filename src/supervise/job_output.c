@@ -29,10 +29,10 @@ enum {
     LOG_WAIT_MS = 1000,
 };
 
-/* Sets the events that the loop waits for: output, except while the client or the log is behind,
- * and space for input while input is queued. Epoll is edge-triggered, so streams are reported in
- * the order in which the job wrote to them. A caller that leaves output unread must call this
- * function again. */
+/* Sets the events that the loop waits for: output of the job (but not while the client or the log
+ * is behind), and space for input (only while input is queued). Epoll is edge-triggered, so streams
+ * are reported in the order in which the job wrote to them. A caller that leaves output unread must
+ * call this function again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
@@ -173,8 +173,9 @@ static void send_rest_by_channel(struct job_stream *st)
     client_pipe_close(st);
 }
 
-/* Called when the reader has closed its end. Closes the stream, so that the job's next write fails,
- * as it would without ebb. With --keep-on-exit the stream stays open. */
+/* Called when the reader of the output has closed its end of the pipe. Closes the stream, so that
+ * the job's next write fails, as it would without ebb. With --keep-on-exit the stream stays
+ * open. */
 static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);

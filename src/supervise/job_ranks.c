@@ -30,9 +30,9 @@ struct rank_client {
     int fd;
     struct loop_source *source;
     int32_t pid; /* pid of `ebb run` */
-    /* index of the client's rank in outcome.ranks; SIZE_MAX before the client's hello */
+    /* index of the client's rank in outcome.ranks; SIZE_MAX until the client has sent "hello" */
     size_t index;
-    bool is_live;    /* true from the client's hello until its rank has ended */
+    bool is_live;    /* true after the client has sent "hello" and until its rank has ended */
     bool awaits_bye; /* the client's rank was the last to end, and run.json is not written yet */
     json_t *bye;     /* answer to the message "ended" */
 };
@@ -130,9 +130,9 @@ static void rank_ended(struct rank_client *c, bool has_status, int status)
     list_changed(j);
 }
 
-/* Sends the answer to the message that a rank has ended. The last rank of the node receives the
- * answer only after run.json is written, because Slurm kills all other processes of a step when its
- * last task exits. */
+/* Answers a client that reported the end of its rank. The last rank of the node receives the answer
+ * only after run.json is written, because Slurm kills all other processes of a step when its last
+ * task exits. */
 static void say_bye(struct rank_client *c)
 {
     if (c->bye && c->fd >= 0)
@@ -207,7 +207,8 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);
-    /* this rank keeps the node running, so ranks that waited for the node's end may exit */
+    /* this rank keeps the node's run going, so clients that waited for the end of the run may
+     * exit */
     release_waiting(j->ranks);
     rank_link_send(c->fd, environment_json(j));
 }

@@ -25,7 +25,8 @@ struct segment_progress {
     double epoch;
     bool counts_anew; /* step numbers start from 0 in each segment */
     bool has_checkpoint, checkpoint_has_step;
-    int64_t checkpoint_step; /* the last step before the checkpoint was acknowledged */
+    /* the last step that was reported before the checkpoint was acknowledged */
+    int64_t checkpoint_step;
 };
 
 enum {
@@ -62,7 +63,7 @@ int job_segment_start(struct job *j, struct err *err);
  * cause from the guard does not. */
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
-/* Returns the cause of the end of a process with wait status STATUS, and describes it in TEXT. */
+/* Returns why a process with wait status STATUS ended, and describes the cause in TEXT. */
 enum cause job_cause_of(const struct job *j, int status, char text[DEATH_TEXT]);
 /* Call this after the end of a segment: starts the next one, or stops the loop. */
 void job_segment_over(struct job *j);

@@ -26,7 +26,8 @@ enum job_message_type {
 struct job_message_sample {
     bool has_job_bytes, has_unique_bytes, has_rss_sum_bytes, has_limit_bytes, has_headroom_bytes;
     bool has_step;
-    double t_s; /* seconds since the job's start; has the same meaning in the other messages */
+    /* seconds since the job's start, also in the other messages that have this member */
+    double t_s;
     uint64_t job_bytes, unique_bytes, rss_sum_bytes, limit_bytes, headroom_bytes;
     int64_t step;
     struct job_message_gpu {

@@ -58,7 +58,7 @@ struct node_bus {
     char host[65];
     pthread_t thread;
     pthread_mutex_t lock;
-    /* wakes the thread; at the end, wakes the event loop, which waits for the thread */
+    /* wakes the thread; after the thread has ended, wakes the event loop, which waits for this */
     pthread_cond_t changed;
     /* members protected by LOCK: */
     json_t *beat; /* content of the next heartbeat */

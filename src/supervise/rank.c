@@ -64,7 +64,8 @@ static bool read_slurm(rank_place_get_fn *get, struct rank_place *p)
     return true;
 }
 
-/* If torchrun runs under srun, the ranks are counted by torchrun and the nodes by Slurm. */
+/* If torchrun runs under srun, torchrun's variables contain the ranks, and Slurm's variables
+ * contain the nodes. */
 static bool read_torchrun(rank_place_get_fn *get, struct rank_place *p)
 {
     const char *id = get("TORCHELASTIC_RUN_ID"), *port = get("MASTER_PORT");

@@ -15,7 +15,7 @@ struct rank_place {
     /* Slurm's step; for torchrun, the port of the first rank, which identifies the torchrun run */
     char step_id[32];
     uint32_t restarts; /* number of times Slurm has restarted the job */
-    uint32_t segment;  /* number of restarts, by Slurm and by torchrun */
+    uint32_t segment;  /* number of restarts by Slurm plus number of restarts by torchrun */
     uint32_t node, nodes;
     uint32_t rank, ranks;             /* rank in the whole job, and number of ranks in the job */
     uint32_t local_rank, local_ranks; /* rank on this node, and number of ranks on this node */

@@ -113,8 +113,9 @@ static void connect_streams(const struct supervisor_options *o, const struct end
             close(fd);
 }
 
-/* Executes the program. Runs a text file without "#!" with the shell, as shells do. Any other file
- * that the kernel rejects is not a program for this machine. */
+/* Executes the program. If it is a text file without "#!", runs it with the shell, as shells do.
+ * Any other file that the kernel rejects is assumed to be a program for another machine, so exec
+ * fails. */
 void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {
     char head[128];

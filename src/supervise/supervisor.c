@@ -156,9 +156,9 @@ static void send_end(struct job *j, const json_t *doc)
     json_print(&text, doc, 0);
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
-    /* Waits until the client has received all frames, however slow the reader of its output is
-     * (such as a pager): run.json is already written. A client that was stopped by Ctrl-Z is
-     * woken. */
+    /* Waits until the client has received all frames, even if the reader of the client's output
+     * (such as a pager) is slow. This delays nothing else, because run.json is already written. A
+     * client that was stopped by Ctrl-Z is woken. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))

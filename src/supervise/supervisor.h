@@ -90,7 +90,8 @@ struct supervisor_options {
     const struct supervisor_node *node; /* NULL if the supervisor starts the job itself */
 };
 
-/* The ends of the connections between client and supervisor. Each side must close its own ends. */
+/* The client's or the supervisor's ends of the connections between them. Each side must close its
+ * own ends. */
 struct supervisor_client {
     int fd; /* the channel */
     /* [1] and [2] are pipes that carry the job's output, or -1. The client must not keep them

@@ -832,8 +832,8 @@ static void cgroups_that_a_job_created_are_removed_with_the_job_cgroup(void **st
     assert_false(is_there(&root, dir));
 }
 
-/* Returns true if none of the places where ebb may create its folder contains a folder with our
- * name. */
+/* Returns true if there is no folder with our name in any of the places where ebb may create its
+ * folder. */
 static bool nothing_left(void)
 {
     struct guard_place p;

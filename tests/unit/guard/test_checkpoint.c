@@ -38,7 +38,8 @@ struct fixture {
     int rank_fd[RANKS];
     int32_t rank_pid[RANKS];
     size_t ranks;
-    /* [0] is the number of children that are ready, [1] the number of signals they received. */
+    /* [0] is the number of children that are ready, and [1] is the number of signals that all
+     * children have received. */
     volatile int *shared;
 };
 
@@ -352,7 +353,8 @@ static void stop_request_and_checkpoint_request_have_different_ids(void **state)
 
 /* ---- signals ---- */
 
-static volatile int *signals; /* In a child process, this is the shared counter of signals. */
+/* Points to the shared counter of received signals. Used only in child processes. */
+static volatile int *signals;
 
 static void count_signal(int signo)
 {

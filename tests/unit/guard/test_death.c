@@ -111,8 +111,8 @@ static void cause_of_death_is_the_last_exception_of_the_traceback(void **state)
         {"epoch 3: loss 0.12\nsaved to out/\n", DEATH_NO_SIGN, ""},
         {"epoch 1\n" HEAD BODY "ValueError: shape mismatch: (3,) and (4,)\n", DEATH_PYTHON,
          "ValueError: shape mismatch: (3,) and (4,)"},
-        /* Exceptions without a final newline or a message, with a module name, or of a class
-         * defined in a function. */
+        /* Exceptions without a final newline, without a message, with a module name, or of a class
+         * that is defined in a function. */
         {HEAD BODY "AssertionError", DEATH_PYTHON, "AssertionError"},
         {HEAD BODY "a.b.C: \n", DEATH_PYTHON, "a.b.C"},
         {HEAD BODY "lib.f.<locals>.Größe2: x\n", DEATH_PYTHON, "lib.f.<locals>.Größe2: x"},

@@ -222,7 +222,7 @@ static void every_guard_trigger_and_action_has_a_name(void **state)
 
 struct single {
     const char *name;
-    uint64_t room; /* Headroom below a 2 GiB limit; the reserve is 102.4 MiB. */
+    uint64_t room; /* Headroom of the host, whose limit is 2 GiB and whose reserve is 102.4 MiB. */
     struct ladder_rules rules;
     /* gpu_near: the headroom below a GPU's user-defined limit is within the reserve. */
     bool cannot_ask, plan, gpu_near;
@@ -497,8 +497,9 @@ static void forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
         w.in.forecast_known = true;
         w.in.forecast_s = 5;
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
-        /* A step, a checkpoint and the margin take 12 s. The forecast trigger ends at 1.5 times
-         * that, so a forecast of 15 s does not end it. */
+        /* A step, a checkpoint and the margin take 12 s. The forecast trigger ends when the
+         * forecast is longer than 1.5 times this time, so a forecast of 15 s does not end the
+         * trigger. */
         w.in.forecast_s = is_over ? 60 : 15;
         look_at(&w, 3, GIB);
         for (int i = 0; i < 15; i++)

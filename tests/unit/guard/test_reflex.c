@@ -433,8 +433,8 @@ static void reflex_computes_used_host_memory_from_meminfo(void **state)
     close(fd);
 }
 
-/* A child process. For each byte that it receives, it touches more memory, anonymous or of a file,
- * and then answers. */
+/* A child process. For each byte that it receives, it touches more memory (anonymous memory or a
+ * mapped file) and then answers. */
 struct grower {
     pid_t pid;
     int to, from;
@@ -462,8 +462,9 @@ static struct grower grower_of(int fd, size_t bytes)
     assert_int_equal(pipe2(back, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        close(there[1]); /* While this end is open, a read of the pipe would not return end of file.
-                          */
+        /* While this end of the pipe is open, a read from the other end would block instead of
+         * returning end of file. */
+        close(there[1]);
         grow(there[0], back[1], fd, bytes);
     }
     assert_true(pid > 0);

@@ -380,8 +380,8 @@ static void sentinel_kills_nothing_after_supervisor_exits_with_status_0(void **s
     assert_int_equal(in_subreaper(supervisor_done), 0);
 }
 
-/* Checks that pids of ROOT, which belong to another namespace, are neither signalled nor waited
- * for. */
+/* Checks that processes are neither signalled nor waited for if ROOT's pids belong to another
+ * namespace. */
 static int check_does_nothing(const struct proc_root *foreign, const struct process_id *id)
 {
     int32_t self = (int32_t)getpid();
@@ -520,7 +520,8 @@ static void truncated_pid_in_children_file_is_never_killed(void **state)
         assert_true(k.wait_ns > 0);
     }
     guard_kill_fini(&k);
-    /* SIGTERM ends the victim only if it has not been killed by SIGKILL before. */
+    /* The victim must still be alive here: SIGTERM ends it only if SIGKILL has not ended it
+     * before. */
     kill(victim, SIGTERM);
     assert_int_equal(waitpid(victim, &status, 0), victim);
     assert_int_equal(WTERMSIG(status), SIGTERM);
@@ -531,8 +532,8 @@ static void truncated_pid_in_children_file_is_never_killed(void **state)
     rmdir(path);
 }
 
-/* The sentinel must not keep the pipes of earlier segments, which would fill the socket's queue in
- * a job with many segments. */
+/* The sentinel must close the pipes of earlier segments. Otherwise they would fill the socket's
+ * queue in a job with many segments. */
 static void sentinel_closes_output_streams_of_earlier_segments(void **state)
 {
     (void)state;

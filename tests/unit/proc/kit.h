@@ -11,7 +11,7 @@
 #include "base/eventually.h"
 #include "proc/tree.h"
 
-/* The number of events of each kind, and the pid and slot of the last one. */
+/* How many events of each kind were reported, and the pid and slot of the last event. */
 struct notebook {
     size_t count[8];
     int32_t pid[8];

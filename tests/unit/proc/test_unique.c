@@ -419,8 +419,8 @@ static void pages_shared_after_a_fork_are_not_unique(void **state)
     proc_tree_tick(c.tree, c.now_ns);
     for (size_t i = 0; i < 2; i++)
         assert_true(unique_of(&c, i) >= 8 * MIB && unique_of(&c, i) < 16 * MIB);
-    /* The total is 16 MiB of the parent and 8 MiB of copied pages, plus a small amount of other
-     * memory. */
+    /* The total consists of 16 MiB of the parent, 8 MiB of copied pages, and a small amount of
+     * other memory. */
     struct proc_tree_memory m;
     proc_tree_memory(c.tree, &m);
     assert_true(m.low_bytes >= 24 * MIB && m.low_bytes < m.rss_sum_bytes);
@@ -706,7 +706,7 @@ static void process_whose_rss_changed_is_counted_sooner(void **state)
     struct sample *s = &proc_tree_at(c.tree, 0)->sample;
     count_all(&c, 1);
     uint64_t began = c.now_ns;
-    /* Simulates a tick that reports grown memory before the next count. */
+    /* Simulates a tick that reports, before the next count, that the process's memory has grown. */
     sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB);
     count_all(&c, 2);
     assert_in_range(c.now_ns - began, NS_PER_S, 4 * NS_PER_S);
