@@ -37,7 +37,7 @@ DESCRIPTORS = "qemu doubles the buffer for descriptors and leaves descriptors op
 # Tests that cannot pass in the emulator, with the reason.
 EMULATED = {
     "process_without_a_signal_handler_gets_no_checkpoint_signal": HANDLERS,
-    "checkpoint_request_sent_as_a_signal_accepts_a_save_mark": HANDLERS,
+    "checkpoint_request_sent_as_signal_is_done_after_save_mark": HANDLERS,
     "running_checkpoint_command_is_not_started_again": "the previous test failed and left its process behind",
     "reflex_thread_is_named_and_blocks_signals": "qemu never blocks SIGSEGV",
     "daemon_ignoring_sigterm_is_killed": SUBREAPER,

@@ -21,7 +21,7 @@ static inline bool pace_due(const struct pace *p, uint64_t now_ns)
 {
     return now_ns >= p->next_ns;
 }
-/* Schedules the next sample. The last one started at NOW_NS and used COST_NS of CPU time. */
+/* Schedules the next sample. The last sample started at NOW_NS and used COST_NS of CPU time. */
 static inline void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns)
 {
     p->count++;

@@ -49,7 +49,7 @@ void peak_raise(struct peak *p, uint64_t bytes);
 /* Call this when the next segment of the job begins in the same cgroup. */
 void peak_restart(struct peak *p);
 
-/* Returns the maximum of the job's memory at any one time; 0 if unknown. */
+/* Returns the largest amount of memory that the job had at any one time; 0 if unknown. */
 uint64_t peak_bytes(const struct peak *p);
 /* Returns the suggested memory request; 0 if unknown. */
 uint64_t peak_request_bytes(const struct peak *p);

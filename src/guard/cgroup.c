@@ -252,8 +252,9 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* The pid is read from this /proc instead of with getpid(), because guard_cgroup_tidy looks the
-     * pid up in this /proc, which may belong to another pid namespace. */
+    /* Our pid is read from this /proc, because guard_cgroup_tidy will look it up in this /proc. The
+     * result of getpid() may be different, because this /proc may belong to another pid
+     * namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();

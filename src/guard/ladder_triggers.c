@@ -173,8 +173,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* Returns true if headroom is within the reserve. If memory was found to be steady within the
- * reserve earlier, headroom must also have shrunk since. */
+/* Returns true if headroom is within the reserve. If memory was earlier found to be steady within
+ * the reserve, returns true only if headroom has shrunk since then. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

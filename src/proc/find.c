@@ -261,7 +261,7 @@ static int weigh_evidence(const struct tree_node *n, char *reasons, size_t size)
         score += WEIGHT_TRAINER;
         add_reason(reasons, size, "training script on its command line");
     }
-    /* a display server has the GPU open too, but does not train on it */
+    /* a display server also has the GPU open, but does not train */
     bool computes = library || python || n->maps.cuda;
     return computes && score >= SCORE_MIN ? score : 0;
 }

@@ -14,8 +14,8 @@ struct gpu_device {
     uint64_t total_bytes, used_bytes;
 };
 struct gpu_process {
-    /* pid reported by the driver: in a pid namespace it may be the host's pid, or the process may
-     * be missing */
+    /* pid reported by the driver. In a pid namespace, this may be the pid that the process has on
+     * the host, or the process may be missing. */
     int32_t pid;
     uint32_t device;
     uint64_t used_bytes;

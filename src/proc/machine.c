@@ -21,8 +21,8 @@ struct machine {
     struct limit_group v1, v2;
     bool found_known;
     struct limit_found found; /* the effective limit; FDS are its open files */
-    /* files of the cgroup that has the limit; for an rlimit only `usage` is set, to statm or
-     * status */
+    /* files of the cgroup that has the limit; for an rlimit, only `usage` is open, and its file is
+     * statm or status */
     struct limit_fds fds;
     int peak_fd;
 };

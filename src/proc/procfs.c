@@ -290,7 +290,7 @@ static int status_line(struct cursor line, struct proc_status *v)
             ok = take_kib(&line, sizes[i].bytes);
         }
     if (bit != 0)
-        ; /* the loop above has parsed the size in this line */
+        ; /* the size in this line was already parsed by the loop above */
     else if (take_key(&line, "Uid:"))
         bit = STATUS_UID, ok = take_u32(&line, UINT32_MAX, &v->uid);
     else if (take_key(&line, "Tgid:"))

@@ -49,7 +49,7 @@ int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
                   struct proc_tree **ret);
 void proc_tree_free(struct proc_tree *tree); /* TREE may be NULL */
 
-/* Keeps at most MAX fds open from now on. Fds that are already open are not closed. */
+/* Keeps at most MAX fds open from now on. Fds that are already open stay open. */
 void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max);
 
 /* Adds PID and its descendants. Returns 0; -ESRCH if there is no such process or PID is a thread;

@@ -286,7 +286,9 @@ static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_n
             return false;
         take_result(u, now_ns);
         if (s->pace.longest_call_ns > s->longest_ns)
-            break; /* the machine is busy, so the scan continues after the pause */
+            /* a system call took long because the machine is busy, so the count continues after the
+             * pause */
+            break;
     } while (clock_mono_ns() < s->until_ns);
     return false;
 }

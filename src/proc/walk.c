@@ -456,8 +456,8 @@ int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct e
         return explain_refusal(err, r, pid);
     r = walk_nodes(tree, from, now_ns);
     for (size_t i = from; i < tree->count; i++)
-        /* a root may have been running for a long time, so its libraries are probably mapped
-         * already */
+        /* a root process may have been running for a long time, so its libraries are probably
+         * mapped already */
         tree->nodes[i]->maps_due_ns = now_ns;
     end_walk(tree, now_ns);
     return r < 0 ? explain_refusal(err, r, pid) : 0;

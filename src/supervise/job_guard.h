@@ -65,7 +65,8 @@ int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
 void job_guard_request_checkpoint(struct job *j, uint64_t now_ns);
 /* Decides on the next action now, instead of at the next tick. */
 void job_guard_decide(struct job *j, uint64_t now_ns);
-/* Call this when a child other than the job was reaped; it may be the checkpoint command. */
+/* Call this when a child other than the job was reaped. That child may be the checkpoint
+ * command. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
 /* Call this when the job's first process has exited, perhaps because the guard killed it. */
 void job_guard_exited(struct job *j);

@@ -150,7 +150,8 @@ void job_heap_begin(struct job *j)
 }
 
 /* Returns the number of seccomp filters that the job inherits from ebb; 0 if unknown. A process
- * with more filters is in a sandbox, and the library does nothing in it. */
+ * that has more filters than this is in a sandbox, and the library does nothing in such a
+ * process. */
 static uint64_t count_filters(void)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";

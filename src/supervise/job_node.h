@@ -32,5 +32,5 @@ void job_node_stop(struct job *j, const char *why);
 void job_node_killed(struct job *j, const char *why);
 /* Call this when the time limit is near: requests a checkpoint and then requeues the job. */
 void job_node_time_limit(struct job *j);
-/* Call this when a child that is not the job was reaped. */
+/* Call this when a child other than the job was reaped. That child may be scontrol. */
 void job_node_reaped(struct job *j, pid_t pid, int status);

@@ -1,5 +1,5 @@
-/* Accepts the ranks of a node, follows them, and ends the node's run after the last rank has
- * ended. */
+/* Accepts connections from the ranks of a node, keeps track of the ranks, and ends the node's run
+ * after the last rank has ended. */
 #include "supervise/job.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@ struct outcome_end;
 /* The state of a segment: RUNNING, then the phases of its end. */
 enum job_ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
 
-/* Progress of a segment, reported by the first rank's marks. */
+/* Progress of a segment, as reported in the marks of the first rank. */
 struct segment_progress {
     bool has_step;
     int64_t first_step, last_step, max_steps; /* max_steps is 0 if unknown */

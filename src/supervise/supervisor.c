@@ -297,8 +297,8 @@ static void close_ends(const struct supervisor_client *ends)
         cleanup_close(&ends->stream[i]);
 }
 
-/* Signs the lock, and replaces the standard streams by /dev/null: the process that started a
- * detached job waits until they are closed. */
+/* Writes our pid into the lock file, and replaces the standard streams by /dev/null, because the
+ * process that started a detached job waits until these streams are closed. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
@@ -394,7 +394,7 @@ int supervisor_start(const struct supervisor_options *options, struct supervisor
     close_ends(&theirs);
     if (r < 0) {
         close_ends(&ours);
-        return err_set(err, r, "cannot start a process: %s", strerror(-r));
+        return err_set(err, r, "cannot start the supervisor process: %s", strerror(-r));
     }
     *ret = ours;
     ret->sentinel = pid;

@@ -35,7 +35,7 @@ static void one_metric_is_stored_per_name_and_process(void **state)
     assert_true(f.at[0].is_fresh);
 }
 
-static void each_other_key_of_a_series_mark_becomes_a_metric(void **state)
+static void each_key_that_does_not_describe_the_mark_becomes_a_metric(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -111,7 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_metric_is_stored_per_name_and_process),
-        cmocka_unit_test(each_other_key_of_a_series_mark_becomes_a_metric),
+        cmocka_unit_test(each_key_that_does_not_describe_the_mark_becomes_a_metric),
         cmocka_unit_test(each_name_value_pair_of_a_series_mark_becomes_a_metric),
         cmocka_unit_test(metrics_of_ebb_are_stored_in_addition_to_metrics_of_the_job),
         cmocka_unit_test(series_mark_with_an_invalid_name_or_value_is_not_a_metric),

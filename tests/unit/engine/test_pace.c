@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/pace.h"
 
-static void cheap_samples_are_due_at_the_requested_period(void **state)
+static void cheap_samples_are_due_at_the_requested_interval(void **state)
 {
     struct pace p = pace_of(10 * NS_PER_S, 100);
     (void)state;
@@ -18,7 +18,7 @@ static void cheap_samples_are_due_at_the_requested_period(void **state)
     assert_true(pace_due(&p, 110 * NS_PER_S));
 }
 
-static void expensive_samples_are_due_later_than_the_requested_period(void **state)
+static void expensive_samples_are_due_later_than_the_requested_interval(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
@@ -38,8 +38,8 @@ static void sample_is_due_two_milliseconds_before_its_period_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cheap_samples_are_due_at_the_requested_period),
-        cmocka_unit_test(expensive_samples_are_due_later_than_the_requested_period),
+        cmocka_unit_test(cheap_samples_are_due_at_the_requested_interval),
+        cmocka_unit_test(expensive_samples_are_due_later_than_the_requested_interval),
         cmocka_unit_test(sample_is_due_two_milliseconds_before_its_period_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -446,7 +446,7 @@ static void process_without_a_signal_handler_gets_no_checkpoint_signal(void **st
     end_process(pid);
 }
 
-static void checkpoint_request_sent_as_a_signal_accepts_a_save_mark(void **state)
+static void checkpoint_request_sent_as_signal_is_done_after_save_mark(void **state)
 {
     struct fixture *f = *state;
     pid_t with = start_process(f, true), without = start_process(f, false);
@@ -953,7 +953,7 @@ int main(void)
         TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
         TEST(stop_request_and_checkpoint_request_have_different_ids),
         TEST(process_without_a_signal_handler_gets_no_checkpoint_signal),
-        TEST(checkpoint_request_sent_as_a_signal_accepts_a_save_mark),
+        TEST(checkpoint_request_sent_as_signal_is_done_after_save_mark),
         TEST(launchers_and_workers_get_no_checkpoint_signal),
         TEST(checkpoint_signal_goes_to_connected_ranks_if_there_are_any),
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),

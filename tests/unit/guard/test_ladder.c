@@ -821,7 +821,7 @@ static void ladder_takes_no_action_after_the_reflex_killed_the_job(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void guard_sends_sigterm_but_no_sigkill_with_option_no_kill(void **state)
+static void guard_with_option_no_kill_sends_sigterm_but_no_sigkill(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -1209,7 +1209,7 @@ int main(void)
         cmocka_unit_test(repeated_memory_peaks_cause_at_most_20_requests_per_hour),
         cmocka_unit_test(guard_is_calm_again_after_the_job_is_restarted),
         cmocka_unit_test(ladder_takes_no_action_after_the_reflex_killed_the_job),
-        cmocka_unit_test(guard_sends_sigterm_but_no_sigkill_with_option_no_kill),
+        cmocka_unit_test(guard_with_option_no_kill_sends_sigterm_but_no_sigkill),
         cmocka_unit_test(job_leaking_50_mb_per_s_writes_its_checkpoint_in_time),
         cmocka_unit_test(checkpoint_is_requested_earlier_if_it_needs_memory),
         cmocka_unit_test(job_leaking_1_gib_per_s_is_stopped_before_the_limit),

@@ -85,7 +85,7 @@ static void host_memory_is_recorded_before_and_during_and_after_job(void **state
     assert_int_equal(g.shm.freed_bytes, 55 * MiB);
 }
 
-static void returned_memory_is_zero_if_usage_is_higher_after_the_job(void **state)
+static void returned_memory_is_zero_if_usage_is_higher_than_before_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -203,7 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_memory_is_recorded_before_and_during_and_after_job),
-        cmocka_unit_test(returned_memory_is_zero_if_usage_is_higher_after_the_job),
+        cmocka_unit_test(returned_memory_is_zero_if_usage_is_higher_than_before_job),
         cmocka_unit_test(returned_memory_is_unknown_without_proc_meminfo),
         cmocka_unit_test(returned_memory_is_measured_after_memory_use_is_steady),
         cmocka_unit_test(first_gpu_reading_is_taken_as_memory_before_the_job),
