@@ -1,7 +1,7 @@
 /* A thread for system calls that may wait for a lock of the job. The kernel reads cmdline, maps and
- * pagemap under a lock on the process's memory, which the process also holds while it forks or
- * unmaps. Among hundreds of processes that keep forking, such a call can take ten seconds or more.
- * If the supervisor made the call in its own thread, it could not kill these processes in the
+ * pagemap under a lock on the process's memory. The process also holds this lock while it forks or
+ * unmaps memory. Among hundreds of processes that keep forking, such a call can take ten seconds or
+ * more. If the supervisor made the call in its own thread, it could not kill these processes in the
  * meantime. */
 #pragma once
 

@@ -1,6 +1,6 @@
-/* Finds all limits that apply to a process, and the limit with the least headroom among them. Used
- * by machine.c, and by guard/, which creates cgroups below the folder that limit_group_find
- * returns. */
+/* Finds all limits that apply to a process, and the one of these limits that leaves the least
+ * headroom. Used by machine.c, and by guard/, which creates cgroups below the folder that
+ * limit_group_find returns. */
 #pragma once
 
 #include <stdbool.h>

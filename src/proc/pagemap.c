@@ -31,8 +31,9 @@ struct scan_arg {
 
 #define MIB (UINT64_C(1) << 20)
 /* Minimum and maximum address range of one search for present pages. The kernel holds the process's
- * lock during the whole search, so the range limits how long the lock is held. Searching an empty
- * page table, left by memory released with MADV_DONTNEED, takes about 3 ns per page. */
+ * lock during the whole search, so the range limits how long the lock is held. Memory that is
+ * released with MADV_DONTNEED leaves empty page tables behind; searching them takes about 3 ns per
+ * page. */
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
@@ -193,7 +194,8 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
 }
 
 /* Reads a part of maps. The kernel returns as many mappings as fit into a page, then releases the
- * lock. The next read continues by address, so mappings may change between two reads. */
+ * lock. The next read continues at the address after the last mapping, so mappings may change
+ * between two reads. */
 static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     s->text_len -= s->text_at;

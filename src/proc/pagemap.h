@@ -76,8 +76,8 @@ struct pagemap_scan {
 enum pagemap_step { PAGEMAP_MORE = 0, PAGEMAP_DONE = 1 };
 
 /* Starts a count and takes ownership of both fds. HAS_OWN means that this process shares no
- * anonymous memory: it was not forked from a living process, and no living process was forked from
- * it without exec. */
+ * anonymous memory: it was not forked from a living process, and every living process that was
+ * forked from it has called exec. */
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
                    uint64_t rss_pages, bool has_own);
 /* Makes one system call. Returns PAGEMAP_MORE if the count continues; PAGEMAP_DONE if unique_pages

@@ -35,8 +35,8 @@ void proc_root_close(struct proc_root *root)
 }
 
 /* True if /proc belongs to a parent of our pid namespace. The line "NSpid:" contains one number for
- * each namespace, from that of /proc down to ours. Comparing pids is not enough, because a process
- * may have the same pid in both namespaces. */
+ * each namespace, from the namespace of /proc down to our namespace. Comparing pids is not enough,
+ * because a process may have the same pid in both namespaces. */
 static bool is_in_deeper_namespace(const struct proc_root *root)
 {
     char cursor[4096];

@@ -126,9 +126,9 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret);
 /* Gets a path from /proc/PID/cgroup: the path in the v2 hierarchy ("0::/path"), or that in the v1
  * hierarchy with the memory controller ("4:memory:/path"). Returns 0, -ENOENT or -ENAMETOOLONG. */
 int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
-/* Finds the root of the cgroup hierarchy mounted below /sys/fs/cgroup, in the text of
- * /proc/self/mountinfo. The root is "/", or the container's own folder in a container without a
- * cgroup namespace. Returns 0, -ENOENT or -ENAMETOOLONG. */
+/* Finds, in the text of /proc/self/mountinfo, the root of the cgroup hierarchy that is mounted
+ * below /sys/fs/cgroup. The root is usually "/"; in a container without a cgroup namespace, it is
+ * the container's own folder. Returns 0, -ENOENT or -ENAMETOOLONG. */
 int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
 /* Gets the soft limit NAME from /proc/PID/limits. Returns 0, -ENOENT or -EBADMSG. */
 int proc_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,

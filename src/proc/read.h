@@ -41,7 +41,7 @@ bool pid_dir_next(struct pid_dir *d, int32_t *ret); /* returns false at the end 
 void pid_dir_close(struct pid_dir *d);
 
 /* Calls FN for each line of a maps file until MAX_BYTES have been read. Reads are small, because
- * the kernel holds the process's lock during each read. The next read continues by address, so
- * mappings may change between two reads. */
+ * the kernel holds the process's lock during each read. The next read continues at the address
+ * after the last mapping, so mappings may change between two reads. */
 typedef void proc_map_fn(void *user, const struct proc_map *map);
 void proc_read_maps(int fd, size_t max_bytes, proc_map_fn *fn, void *user);

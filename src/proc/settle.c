@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 
-/* A process's maps is read several times, because importing torch takes seconds and libraries are
- * mapped late. Each pause is twice as long as the previous one, and maps is read only if the
- * address space has changed. */
+/* The maps file of a process is read several times, because importing torch takes seconds and
+ * libraries are mapped late. Each pause is twice as long as the previous one, and the file is read
+ * only if the address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
 /* How much of maps is read, which limits the work for a process with a million mappings. The maps
  * file of a training process is smaller. */
