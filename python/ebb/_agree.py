@@ -1,4 +1,4 @@
-"""Makes all ranks save or stop at the same step. It costs a byte or two per step.
+"""Makes all ranks save or stop at the same step. This agreement costs a byte or two per step.
 
 Ranks receive a request at different times, and a rank that saves alone waits for the others for
 ever. Therefore, at the end of step n, every rank starts a tiny all-reduce of its pending requests,
@@ -56,8 +56,8 @@ class Agreement:
 
     def begin(self, world_size: int, wanted: bool) -> None:
         """Starts the exchange. All ranks call this at the same point, before the first step. A rank
-        that cannot receive requests passes WANTED=False. If any rank does so, no rank exchanges
-        requests."""
+        that cannot receive requests passes WANTED=False. If any rank passes False, no rank
+        exchanges requests."""
         torch = sys.modules.get("torch")
         dist = getattr(torch, "distributed", None)
         is_up = dist is not None and dist.is_available() and dist.is_initialized()
@@ -102,8 +102,9 @@ class Agreement:
         return self._group is not None
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
-        """Exchanges requests. Called at the end of every step. With several ranks, returns the
-        requests that were pending on any rank at the end of the previous step."""
+        """Exchanges requests. Called at the end of every step. With a single rank, returns its own
+        requests. With several ranks, returns the requests that were pending on any rank at the end
+        of the previous step."""
         if self._group is None:
             return (save, stop) if self.is_possible else (False, False)
         found = self._read()
@@ -137,8 +138,8 @@ class Agreement:
             self._group, self.is_possible, self._work = None, False, None
 
     def end(self, is_clean: bool) -> None:
-        """Ends the exchange after the last step. If IS_CLEAN is False, other ranks may never call
-        this."""
+        """Ends the exchange after the last step. IS_CLEAN is False after an exception: the other
+        ranks then possibly never call this function, so this rank does not wait for them."""
         work, group, self._work, self._group = self._work, self._group, None, None
         if group is None:
             return

@@ -34,8 +34,9 @@ class Asked:
         self.must_stop = False
 
     def begin(self, rank: Optional[int], world_size: int, is_late: bool = False) -> None:
-        """Called when training begins; requests are accepted from now on. If training was already
-        running (IS_LATE), several ranks can no longer agree on a step, so they refuse requests."""
+        """Called when training begins; requests are accepted from now on. IS_LATE is True if
+        training was already running: several ranks can then no longer agree on a step, so they
+        refuse requests."""
         w = wire()
         w.begin_training(self)
         _control.claim()
@@ -44,13 +45,14 @@ class Asked:
             self._agreement.is_possible = False
         else:
             self._agreement.begin(world_size, w.is_there)
-        # requests left over from an earlier training run
+        # requests left over from an earlier training run are refused
         for old in w.requests("CHECKPOINT", "STOP"):
             w.answer(old, "failed")
         w.listen(rank, role="rank" if self._agreement.is_possible else "worker")
 
     def poll(self) -> bool:
-        """Called at the end of every step, on every rank. Returns True if a request is due now."""
+        """Called at the end of every step, on every rank. Returns True if a request must be carried
+        out after this step."""
         w = wire()
         found = w.requests("CHECKPOINT", "STOP")
         saves = [r for r in found if r.what == "CHECKPOINT"]

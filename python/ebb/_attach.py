@@ -34,7 +34,7 @@ _PARTS = ("_process", "_patches", "_wire", "_truth", "_referrers", "_containers"
 _lock = threading.RLock()  # held by the thread that is attaching or detaching
 _now: Optional["_Attached"] = None
 _has_fork_handlers = False
-Result = tuple[str, bool, str]  # a report: KIND, True if the profiler runs, REASON
+Result = tuple[str, bool, str]  # a report: its KIND, whether the profiler runs, and its REASON
 # calls of start and stop to be processed, each with the socket to which its result is reported
 _queue: list[tuple[str, Callable[[], Result]]] = []
 _queue_lock = threading.Lock()
@@ -210,8 +210,8 @@ class _Attached:
 
     def hook_module(self, name: str, module: ModuleType) -> bool:
         """Hooks a module. Returns False if it is hooked already. If an import ends during or after
-        the detach, the module is not hooked. There is no lock, because it would make imports wait
-        for each other."""
+        the detach, the module is not hooked. No lock is used here, because a lock would make
+        imports wait for each other."""
         from . import _hooks, _patches
 
         is_new = not self._is_over and _hooks.loaded(name, module)

@@ -1,4 +1,5 @@
-"""Counts steps by tqdm's progress bars, for loops without a better step source.
+"""Counts the steps of a loop by reading its tqdm progress bars, if the loop has no better step
+source.
 
 An open bar is read at most ten times per second. Every bar is read once more when it closes. If
 bars are nested, only the innermost is counted. If several loops have bars, only the loop whose bars

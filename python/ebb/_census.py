@@ -18,7 +18,8 @@ from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # maximum number of rows per table; the largest are kept
-# The entries of containers of at least this size in bytes are counted even if time runs out.
+# If a container has at least this many bytes, its entries are counted even after the census has run
+# out of time.
 _BIG_CONTAINER = 1 << 14
 # maximum number of entries counted per container; the total is extrapolated from them
 _OF_ONE_CONTAINER = 10000
@@ -26,10 +27,10 @@ _OF_ONE_CONTAINER = 10000
 _PLAIN_MAX = 500_000
 _SLICES = 64
 
-# a row of the census, and one of its objects
+# a row of the census, and one of the objects that the row counts
 _Found = Tuple["Holder", Any]
-# The census searches for references to this many tensors and to this many other objects: the
-# largest ones.
+# The census searches for references to the largest tensors and to the largest other objects, this
+# many of each.
 _LARGEST = 3
 
 

@@ -47,9 +47,9 @@ def is_of_this_run(path: str) -> bool:
 
 
 def is_whole_file(path: str) -> bool:
-    """Returns True if a file with weights or states is complete. Files truncated because the job
-    died are detected, because safetensors files store their length at the start, and torch's zip
-    files have their directory at the end."""
+    """Returns True if a file with weights or states is complete. Detects files that were truncated
+    when the job died: safetensors files store their length at the start, and torch's zip files have
+    their directory at the end."""
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as f:

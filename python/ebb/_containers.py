@@ -1,7 +1,7 @@
 """Finds containers that gain entries while memory grows, and thereby keep memory alive. An array or
 text that is replaced by a longer one in the same variable, as with torch.cat, is treated as a
-container. So is a large array that is written to for the first time, part by part; its maximum
-length is then its size.
+container. A large array that a program fills part by part for the first time is also treated as a
+container, whose maximum length is the size of the array.
 
 A stack trace shows the line that allocated memory, not the reference that keeps it alive. Therefore
 the lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps.
@@ -9,8 +9,8 @@ Without steps, a thread reads the lengths of those containers to which variables
 refer. The containers that gain the most entries are followed. Their entries and estimated bytes are
 sent as metrics (container:NAME, container_bytes:NAME), and so is their maximum number of entries if
 they have one (container_limit:NAME). When memory has grown significantly, these containers are also
-reported in marks of kind kept. Scans keep no object alive, call no code of the job, and take a
-bounded time.
+reported in KIND=kept marks. Scans keep no object alive, call no code of the job, and take a bounded
+time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
-# maximum number of variables whose graph is remembered as it was when first seen
+# maximum number of variables for which the initial size of the autograd graph is remembered
 _FIRST_GRAPHS = 1000
 # maximum number of entries of a dictionary that are checked for tensors with an autograd graph
 _GRAPH_ENTRIES = 16
@@ -167,8 +167,8 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # gc.get_objects() returned this list too. It is emptied, because its address may be reused
-        # by a container of the job.
+        # gc.get_objects() also returned this list, which belongs to ebb. It is emptied, because its
+        # address may later be reused by a container of the job.
         ours.clear()
     return found
 
@@ -176,7 +176,7 @@ def _containers() -> list[Any]:
 class _Scan:
     """The lengths of all containers at one scan. A scan stores only numbers, so that it keeps no
     container alive. It creates no gc-tracked object per container, because many new objects would
-    trigger another garbage collection."""
+    trigger garbage collections."""
 
     def __init__(
         self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
@@ -188,8 +188,8 @@ class _Scan:
         self.lengths = array("Q", compress(lengths, is_long))
 
     def gained(self, found: list[Any], lengths: array[int], least: int) -> list[tuple[int, Any]]:
-        """Returns (entries gained, container) for the containers that gained at least LEAST,
-        largest first."""
+        """Returns (entries gained, container) for the containers that gained at least LEAST
+        entries, largest gain first."""
         before = dict(zip(self.ids, self.lengths))
         added = list(map(sub, lengths, map(before.get, map(id, found), repeat(1 << 62))))
         more = list(compress(zip(added, found), map(least.__le__, added)))
@@ -204,7 +204,8 @@ _caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches, by id of their 
 
 
 def _note_limits(objects: Iterable[Any]) -> None:
-    """Stores the maximum lengths of the limited containers in the attributes of OBJECTS."""
+    """Finds limited containers among the attributes of OBJECTS, and remembers their maximum
+    lengths."""
     classes = [
         (cls, keys)
         for module, name, *keys in _LIMITED
@@ -285,7 +286,7 @@ def _heaviest(
     gained: list[tuple[int, Any]], least: float, until: float
 ) -> list[tuple[int, int, Any]]:
     """Returns (bytes gained, entries gained, container) for containers that gained at least LEAST
-    bytes, largest first."""
+    bytes, largest gain first."""
     from . import _weight
 
     found, modules = [], _weight.module_numbers()
@@ -386,7 +387,7 @@ class _Followed:
         self.is_variable = False
         self.entry_bytes = entry_bytes
         self.first = self.length = self.highest = length
-        self.fall = 0  # largest decrease from an earlier maximum
+        self.fall = 0  # largest decrease of the length below an earlier maximum
         self.is_fresh = True
 
     def read(self, length: int) -> None:
@@ -572,7 +573,8 @@ class _Follower:
             present.add(id(o))
         for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
             del known[number]  # the container was freed
-        # FOUND is emptied, because it refers to every container and would appear in their names.
+        # FOUND is emptied, because it refers to every container and would therefore appear in the
+        # containers' names.
         found.clear()
         known_ids = self._lengths.keys() | self._inside
         self._search([pair for pair in gained if id(pair[1]) not in known_ids], ours)
@@ -609,7 +611,7 @@ class _Follower:
         return "".join(self._figures(name, found.get(name, [])) for name in [*freed, *found])
 
     def _figures(self, name: str, same: list[_Followed]) -> str:
-        """Returns the total metrics of all containers called NAME."""
+        """Returns the metrics of all containers called NAME, each summed over these containers."""
         values = {
             "": sum(f.length for f in same),
             "_bytes": sum(f.length * f.entry_bytes for f in same),
@@ -662,7 +664,7 @@ def _may_scan() -> bool:
 
 
 class _Named(NamedTuple):
-    """The values of a mark of kind "kept", which names a container that keeps growing."""
+    """The values of a KIND=kept mark, which names a container that keeps growing."""
 
     is_library: bool
     name: str

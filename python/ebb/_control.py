@@ -18,7 +18,8 @@ from ._wire import Request, Wire, above_streams, wire
 _STEP_PATIENCE_S = 2.0  # maximum seconds that a census request waits for the end of a step
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-# the interval between automatic censuses doubles after this many, so that they do not fill the disk
+# the interval between automatic censuses doubles after every this many censuses, so that their
+# files do not fill the disk
 _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to end
@@ -36,7 +37,7 @@ _must_end = False  # True if the thread must end
 _is_paused = False  # True during a fork; the thread was ended before it
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
-# True if the job or a callback reports the steps, so that the hooks on torch must not
+# True if the job or a callback reports the steps; the hooks on torch must then not report them
 _is_claimed = False
 _is_polled = False  # True if no thread could be started, so that every step checks for requests
 _step: Optional[int] = None

@@ -130,7 +130,7 @@ def hook_deepspeed(module: ModuleType) -> None:
 
 
 class _Epoch:
-    """Stands for a Keras data loader and its iterator in calls of the tracker."""
+    """Passed to the tracker in place of a Keras data loader and its iterator."""
 
     __slots__ = ("steps", "batches", "__weakref__")
 
@@ -203,7 +203,7 @@ def hook_keras_model(module: ModuleType) -> None:
 
 
 class _Updates:
-    """Stands for a JAX optimizer in calls of the tracker."""
+    """Passed to the tracker in place of a JAX optimizer."""
 
     __slots__ = ("__weakref__",)
 

@@ -12,7 +12,8 @@ from array import array
 from typing import Callable, NamedTuple, Optional, Sequence
 
 MIN_ITERATIONS = 24  # minimum number of iterations for a verdict
-# growth in bytes per iteration that is ignored, such as a few numbers appended to a log
+# Growth of up to this many bytes per iteration is ignored, for example a few numbers appended to a
+# log.
 _NEGLIGIBLE_BYTES = 256
 # upper bound on the growth per iteration, noise included, for the verdict "sound"
 _BOUND_BYTES = 1024

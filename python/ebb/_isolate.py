@@ -91,7 +91,7 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
     except Exception as error:
         raise TypeError(
             f"{name} or its arguments cannot be sent to another process: {error}; "
-            "functions and classes must be at the top level of a module"
+            "functions and classes must be defined at the top level of a module"
         ) from error
     call: "dict[str, Any]" = {"path": sys.path, "argv": sys.argv}
     # the other process imports the program only if the payload refers to something in it
@@ -299,8 +299,8 @@ class IsolatedCall(Generic[T]):
         self._take_marks()
 
     def _wait_until_gone(self) -> None:
-        """Waits until all writers have closed the channel. If `ebb run` was killed, this takes
-        until its supervisor has ended the job."""
+        """Waits until all writers have closed the channel. If `ebb run` was killed, the job keeps
+        the channel open until the supervisor of `ebb run` has ended the job."""
         assert self._process is not None and self._channel is not None
         if self._process.returncode >= 0:
             return

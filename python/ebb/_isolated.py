@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-# If the caller is not reading, a mark that must arrive is dropped after this many seconds.
+# Seconds to wait for a caller that is not reading, before a mark with must_arrive is dropped. Other
+# marks are dropped at once.
 _PATIENCE_S = 0.2
 _GRACE_S = 5.0
 
@@ -104,8 +105,8 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Also sends each mark to the caller. Does not block the function for long: a slow caller
-    misses some marks.
+    """Sends each mark not only to ebb but also to the caller. The called function never waits long
+    for the caller: a slow caller misses some marks.
     """
 
     def sink(text: str, must_arrive: bool) -> None:

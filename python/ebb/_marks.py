@@ -70,7 +70,7 @@ _tail_text = ""
 
 
 def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
-    """Returns the lines of a step's mark that rarely change from step to step."""
+    """Returns those lines of a step's mark whose content rarely changes from step to step."""
     global _tail_of, _tail_text
     if (steps_per_epoch, max_steps) != _tail_of:
         sent = {

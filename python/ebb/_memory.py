@@ -72,7 +72,7 @@ def cuda_bytes() -> Optional[tuple[int, int]]:
 
 
 def for_logs() -> dict[str, float]:
-    """Returns the memory in MiB, by the names used in a trainer's logs."""
+    """Returns the memory metrics in MiB, under the names that they have in a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
         # the kernel updates its counters with a delay, so the peak may be below the current value

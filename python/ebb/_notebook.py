@@ -1,10 +1,10 @@
 """%%ebb: runs a notebook cell, and shows its memory and the verdict on it.
 
-While the cell runs, a thread of the kernel samples resident memory and malloc's live heap. The
-samples stay in memory until the cell has ended, and are then passed to `ebb verdict` as a table.
-Meanwhile, the profiler is attached to the kernel, and a child process collects its samples. The
-profiler and the child process are removed even if the kernel is killed. Steps are counted if the
-cell reports them with ebb.step, or if it runs a training loop.
+While the cell runs, a thread of the notebook kernel samples the kernel's resident memory and
+malloc's live heap. The samples stay in memory until the cell has ended, and are then passed to `ebb
+verdict` as a table. Meanwhile, the profiler is attached to the kernel, and a child process collects
+its samples. The profiler and the child process are removed even if the kernel is killed. Steps are
+counted if the cell reports them with ebb.step, or if it runs a training loop.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any, Optional
 from . import _attach, _binary, _memory, _tap, _truth
 
 _INTERVAL_S = 0.1
-# if there are more samples, every second one is dropped and the interval is doubled
+# if there are more samples than this, every second one is dropped and the interval is doubled
 _SAMPLES_MAX = 20_000
 _LINES = 5
-_LINE_BYTES = 1 << 18  # lines with fewer live bytes are not shown
+_LINE_BYTES = 1 << 18  # lines with fewer live bytes than this are not shown
 # mean number of allocated bytes between two samples; lower than for a job, because a cell is short
 _HEAP_BYTES = 1 << 16
 _LEAK = 1  # exit status of `ebb verdict` for a leak
@@ -171,8 +171,8 @@ class Summary:
         return f"<pre>{html.escape(self.text())}</pre>{self.svg()}"
 
 
-# Collects the kernel's heap table until standard input is closed, and prints it. This shell
-# outlives a killed kernel, and finally removes the folder.
+# Collects the notebook kernel's heap table until standard input is closed, and then prints the
+# table. This shell outlives a killed kernel, and finally removes the folder.
 _COLLECTOR = """
 "$0" run -q -d "$1/run" --no-shim -- sh -c 'echo "$EBB_SOCKET"; exec cat >/dev/null'
 "$0" heap "$1/run" --json --pid "$2"

@@ -86,7 +86,7 @@ def _has_hung_up(client: socket.socket) -> bool:
 
 
 def _answer(client: socket.socket) -> bool:
-    """Serves one connection. Returns False if its request was to end this thread."""
+    """Serves one connection. Returns False if the request asked this thread to end."""
     client.settimeout(_REQUEST_S)
     lines = client.recv(_REQUEST_MAX).decode("utf-8", "surrogateescape").split("\n")
     request = dict(line.split("=", 1) for line in lines if "=" in line)

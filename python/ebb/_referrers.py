@@ -129,8 +129,8 @@ def _attribute(r: Any, o: Any) -> str:
 
 
 def _way(r: Any, o: Any) -> str:
-    """Returns how R refers to O, for example "[3]". R is neither a dict nor the end of the
-    chain."""
+    """Returns the text that stands for R's reference to O in a name, for example "[3]". R is
+    neither a dict nor the end of the chain."""
     if type(r) in (list, tuple, deque):
         return _index(list(r), o)
     if type(r) in (set, frozenset):
@@ -141,7 +141,8 @@ def _way(r: Any, o: Any) -> str:
 
 
 def _end(r: Any) -> Optional[str]:
-    """Returns the name of a module, class, function or similar holder, or None."""
+    """Returns the name of R if R is a module, class, function or running function, otherwise
+    None."""
     if type(r) is ModuleType:
         return r.__name__
     if isinstance(r, type):
@@ -200,8 +201,8 @@ def _module_names() -> dict[int, str]:
 
 
 def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
-    """Returns how R refers to O, and the holder: R itself, or the object whose attributes R
-    contains."""
+    """Returns the text that stands for R's reference to O in a name, such as ".cache" or "[3]", and
+    the holder of O: R itself, or the object whose attributes are in R."""
     if type(r) is not dict:
         return "" if type(r) is CellType else _way(r, o), r
     key, whose = _key_in(r, o), _owner_of(r, skip)

@@ -148,8 +148,8 @@ class Tracker:
         self._sent = 0  # number of the last step that the job or a callback sent
         # optimizers that have stepped in this iteration
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        # if a single optimizer made all steps of this iteration and the previous one, that
-        # optimizer
+        # the optimizer that made all steps of this iteration and of the previous one, if it was
+        # only one
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # number of iterations since a new optimizer appeared
@@ -184,7 +184,7 @@ class Tracker:
             if _is_worker():
                 return False
             if w.is_inherited and _is_distributed():
-                _wire.reset()  # the process was forked, but is a rank of the training itself
+                _wire.reset()  # the process was forked, but is itself a rank of the training
                 w = _wire.wire()
         return w.is_there and not w.has_source
 
@@ -251,7 +251,8 @@ class Tracker:
             )
 
     def _flush(self) -> None:
-        """Sends everything held back. Called when another pass or another training run begins."""
+        """Sends all marks that are held back. Called when another pass or another training run
+        begins."""
         self._begin()
         self._send_epoch()
         self._has_just_ended = False
@@ -475,14 +476,14 @@ class Tracker:
             self._send(f"KIND=eval\nSTEP={self.step}")
 
     def _is_beside_larger(self, p: Pass) -> bool:
-        """Returns True if a larger pass is unfinished. If P has no steps, returns True if any other
-        pass is in use."""
+        """Returns True if a pass larger than P is unfinished. For a P without steps, any other pass
+        in use counts as larger."""
         if p.steps == 0:
             return any(q.fetched for q in self._open.values())
         return any(q.steps and q.size > p.size for q in self._open.values())
 
     def close(self) -> None:
-        """Sends everything held back. Called at process exit."""
+        """Sends all marks that are held back. Called at process exit."""
         self._flush()
         if self._has_begun and self._may_send():
             self._send(f"KIND=end\nSTEP={self.step}")

@@ -61,8 +61,8 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # Modifies the existing wire instead of replacing it, because other objects refer to it and it
-    # may already have sent its hello.
+    # Modifies the existing wire instead of replacing it, because other objects refer to the
+    # existing wire, and its hello may already have been sent.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire

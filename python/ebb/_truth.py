@@ -1,8 +1,9 @@
 """Metrics of the allocators, read at the end of steps: the live heap, torch's CUDA memory, pinned
-memory, JAX's arrays and device memory, the garbage collector's counters. They are sent as marks of
-kind series.
+memory, JAX's arrays and device memory, the garbage collector's counters. They are sent in
+KIND=series marks.
 
-RSS includes memory that an allocator retains. These metrics distinguish it from memory in use."""
+RSS also includes freed memory that an allocator retains; these metrics show how much memory is in
+use."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
 
 
 def _pool_readers() -> dict[str, Callable[[], int]]:
-    """Returns a function that reads the live bytes, for each allocator other than glibc's malloc
-    whose symbols are in the global scope."""
+    """Returns functions by allocator. Each function reads the live bytes of one allocator other
+    than glibc's malloc. Only allocators whose symbols are in the global scope are included."""
     import ctypes
 
     c, size = ctypes.PyDLL(None), ctypes.c_size_t

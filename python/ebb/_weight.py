@@ -1,5 +1,5 @@
-"""Estimates, from a few of its parts, the bytes of an object and of everything to which only this
-object refers. Also estimates the bytes of the autograd graph behind a tensor."""
+"""Estimates the bytes of an object and of everything to which only this object refers, by measuring
+only a few of the object's parts. Also estimates the bytes of the autograd graph behind a tensor."""
 
 from __future__ import annotations
 

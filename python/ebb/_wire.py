@@ -3,7 +3,7 @@
 Each mark is one datagram to the socket in $EBB_SOCKET (docs/reference/marks.md). Nothing here
 raises into the job, prints, or blocks for longer than a moment. Without that socket, all functions
 do nothing. A process forked from one that sends marks is a worker and sends nothing. A spawned
-process sends marks if its code does.
+process may send marks.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# Maximum seconds to wait if the receiver's queue is full (10 datagrams on many machines), as after
-# a burst. A mark that must arrive waits up to _PATIENCE_S. A step waits equally long, but all steps
-# share one allowance: _STEPS_WAIT_S at the start, which is refilled by _STEPS_WAIT_SHARE of the
-# time that passes. Other marks are dropped immediately.
+# Maximum seconds to wait while the receiver's queue is full, for example after a burst of marks.
+# (On many machines, the queue holds only 10 datagrams.) A mark that must arrive waits up to
+# _PATIENCE_S. A step also waits up to _PATIENCE_S, but all steps share one allowance. It is
+# _STEPS_WAIT_S at the start, and is refilled by _STEPS_WAIT_SHARE of the time that passes. Other
+# marks are dropped immediately.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
@@ -104,7 +105,7 @@ def clean(value: Value) -> str:
         return "1" if value else "0"
     try:
         text = value if isinstance(value, str) else str(value)
-    except Exception:  # str() of the value raised, or the integer is too long
+    except Exception:  # str() raised an exception, or the value is an integer with too many digits
         text = ""
     if len(text) > 1024:
         text = text[:1024]
@@ -185,7 +186,8 @@ class Wire:
         self._path = _process.variable("EBB_SOCKET")
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        self._mail = select.poll()  # tells whether a datagram has arrived; used with the lock held
+        # shows whether a datagram has arrived; used only while the lock is held
+        self._mail = select.poll()
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
         self.waiting: list[Request] = []  # requests that were received but not yet handled
@@ -519,7 +521,8 @@ class Wire:
         return self.take(*what)
 
     def take(self, *what: str) -> list[Request]:
-        """Like requests(), but called by the helper thread and reads the socket."""
+        """Like requests(), but also reads new requests from the socket. Called by the helper
+        thread."""
         with self._lock:
             self._take()
             if not self.waiting:
@@ -554,8 +557,8 @@ class Wire:
         sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
-        # wakes the thread that polls this socket; after closing, it would poll the next file with
-        # the same number
+        # wakes the thread that polls this socket; otherwise, after the socket is closed, the thread
+        # would poll the next file that is opened with the same number
         self.on_close()
         for s in sockets:
             if s is not None:

@@ -4,7 +4,7 @@ the last complete checkpoint, and a cleanup that measures its effect.
     from ebb.hf import EbbCallback
     trainer = Trainer(..., callbacks=[EbbCallback()])
 
-Nothing here raises into the job. docs/guide/python.md lists what is sent when.
+Nothing here raises into the job. docs/guide/python.md lists the marks and when they are sent.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class EbbCallback(TrainerCallback):
         epoch = state.epoch
         if epoch is None:
             return
-        # an epoch ended early by max_steps or a stop request is not complete
+        # an epoch that max_steps or a stop request ended early is not complete
         is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
         if is_whole if t.has_length else not control.should_training_stop:
             wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
@@ -282,7 +282,8 @@ class EbbCallback(TrainerCallback):
         t = self._now(args)
         path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
         lacks = None
-        # checks only the files of this process, because those of other ranks are only a small part
+        # only the files of this process are checked, because the other ranks write only a small
+        # part of the checkpoint
         if args.should_save:
             rank = args.process_index if args.world_size > 1 else None
             lacks = _checkpoints.missing(path, _is_model_only(args), args.world_size, rank)
@@ -563,7 +564,8 @@ def install(default: bool = False) -> None:
 
 
 def _end_default() -> None:
-    """Removes the automatically added callbacks, also from trainers that are created later."""
+    """Removes or disables all automatically added callbacks. Trainers that are created later get
+    none."""
     global _is_default
     _is_default = False
     for added in list(_defaults):

@@ -265,7 +265,8 @@ class _Hooks:
     # ---- memory in the loggers ----
 
     def _log_now(self, trainer: Any, step: int) -> bool:
-        """Logs memory if it is due. Returns False if the trainer never logs."""
+        """Logs memory if STEP is a multiple of the logging interval. Returns False if nothing is
+        ever logged."""
         every = trainer.log_every_n_steps if self.log_every is None else self.log_every
         if not every or not trainer.loggers:
             return False
@@ -315,7 +316,7 @@ def _keep_newest(folder: str) -> None:
 
 
 def _lacks(path: str) -> Optional[str]:
-    """Describes what PATH lacks for resuming from it, or returns None if it is complete."""
+    """Describes what is missing from the checkpoint at PATH, or returns None if it is complete."""
     # the checkpoint is a folder if each rank writes its own part
     if os.path.isdir(path):
         return None if os.listdir(path) else "everything"

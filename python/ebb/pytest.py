@@ -93,7 +93,8 @@ class _Captured:
                 buffer.truncate()
 
     def trim_files(self) -> None:
-        """Discards output that pytest has captured in files, so that it does not fill the disk."""
+        """Discards output that pytest has captured in files, so that the output does not fill the
+        disk."""
         if self.manager is not None and self.manager.is_globally_capturing():
             self.manager.read_global_capture()
 

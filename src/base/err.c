@@ -28,7 +28,7 @@ __attribute__((format(printf, 3, 0))) static void err_format(struct err *err, bo
     if (!err)
         return;
     int saved = errno;
-    /* the message is built in a copy, because the format arguments may point into *err */
+    /* the new message is built separately, because the format arguments may point into *err */
     struct err made = {""};
     const int size = (int)sizeof made.text;
     int n = vsnprintf(made.text, sizeof made.text, fmt, ap);

@@ -9,8 +9,8 @@
  * Searches the installation, wheel or source tree of this program. Returns false if the folder does
  * not exist, or if its owner is not root, the current user or the owner of the ebb program. */
 bool place_find_shim(char ret[PATH_MAX]);
-/* Finds libebb-heap.so, for LD_PRELOAD. Returns false if the file does not exist or its owner is
- * not one of these users. */
+/* Finds libebb-heap.so, for LD_PRELOAD. Returns false if the file does not exist, or if its owner
+ * is not root, the current user or the owner of the ebb program. */
 bool place_find_heap(char ret[PATH_MAX]);
 /* Error message for a failed place_find_heap. */
 #ifdef __GLIBC__
@@ -19,5 +19,6 @@ bool place_find_heap(char ret[PATH_MAX]);
 #define PLACE_NO_HEAP "the heap profiler requires glibc, but this ebb was built for musl"
 #endif
 /* Finds the libwslay.so.1 that a wheel or tarball contains. Returns false if the file does not
- * exist or its owner is not one of these users; the system may still provide the library. */
+ * exist, or if its owner is not root, the current user or the owner of the ebb program. The system
+ * may still provide the library. */
 bool place_find_wslay(char ret[PATH_MAX]);

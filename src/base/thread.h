@@ -12,6 +12,6 @@
 int thread_start(size_t stack_bytes, void *(*fn)(void *), void *arg, pthread_t *ret);
 /* Initializes a condition variable whose timed waits use CLOCK_MONOTONIC. */
 void thread_cond_init(pthread_cond_t *cond);
-/* Returns the time WAIT_NS from now, as a deadline for pthread_cond_timedwait on a condition
- * variable initialised by thread_cond_init. */
+/* Returns the time that is WAIT_NS from now, as a deadline for pthread_cond_timedwait on a
+ * condition variable initialised by thread_cond_init. */
 struct timespec thread_deadline(uint64_t wait_ns);

@@ -63,8 +63,8 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
                      struct err *err)
 {
     char list[200];
-    return err_set(err, -EBADMSG, "%s has no column \"%.64s\" (%s); it has: %s", t->name, name,
-                   option, list_columns(t, list));
+    return err_set(err, -EBADMSG, "%s has no column \"%.64s\" (%s); its columns are: %s", t->name,
+                   name, option, list_columns(t, list));
 }
 
 /* Returns the number of bytes per unit, or 0 if the unit is unknown. A unit is "B", "byte",
@@ -105,8 +105,8 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
     }
     return err_set(
         err, -EBADMSG,
-        "%s has no column rss_bytes, rss_mb, rss or pss; choose a column with --column; it has: "
-        "%s",
+        "%s has no column \"rss_bytes\", \"rss_mb\", \"rss\" or \"pss\"; choose a column with "
+        "--column; its columns are: %s",
         t->name, list_columns(t, list));
 }
 
@@ -145,8 +145,8 @@ static int find_columns(const struct csv_table *t, const struct csv_options *o, 
         return r;
     if (c->t == NO_COLUMN && c->step == NO_COLUMN)
         return err_set(err, -EBADMSG,
-                       "%s has neither a column t nor a column step; choose a column with "
-                       "--time-column or --step-column; it has: %s",
+                       "%s has neither a column \"t\" nor a column \"step\"; choose a column with "
+                       "--time-column or --step-column; its columns are: %s",
                        t->name, list_columns(t, list));
     c->epoch = find_column(t, "epoch");
     c->phase = find_column(t, "phase");

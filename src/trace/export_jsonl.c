@@ -202,8 +202,8 @@ static void jsonl_add_mark(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* Appends a note. The text of a note is JSON; a damaged or hostile recording may contain another
- * text, which is appended as a string. */
+/* Appends a note. The text of a note is normally JSON. Any other text, which a damaged or hostile
+ * recording may contain, is appended as a string. */
 static int jsonl_add_note(struct export *e, const struct trace_item *item)
 {
     json_t *data = json_parse(item->note.text, item->note.len, NULL);

@@ -54,7 +54,7 @@ static struct cur get_stream(struct cur *c)
     return cur_of(s, len);
 }
 
-/* Allocates COUNT + 1 elements, so that NULL always means out of memory. */
+/* Allocates COUNT + 1 elements, so that NULL means out of memory even if COUNT is 0. */
 static void *alloc_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);

@@ -102,8 +102,9 @@ static void put_cell(struct packer *p, struct column *c, uint64_t value)
     c->count++;
 }
 
-/* Copies the cells of a tick. Stores the time between ticks as its change from the previous one:
- * ticks are almost equally spaced, so the change takes few bytes. */
+/* Copies the cells of a tick. Stores the interval between this tick and the last one as a
+ * difference from the previous interval: ticks are almost equally spaced, so this difference takes
+ * few bytes. */
 static void put_tick(struct packer *p, const struct record *r)
 {
     for (size_t i = 0; i < r->count; i++) {

@@ -339,7 +339,7 @@ void trace_writer_tick_end(struct trace_writer *w)
 {
     assert(w->in_tick);
     w->in_tick = false;
-    w->cells++; /* so that a tick without readings is counted too */
+    w->cells++; /* the tick itself counts as a cell, in case it has no readings */
     buf_clear(&w->body);
     buf_add_varint(&w->body, w->tick_rows);
     buf_add(&w->body, w->rows.data, w->rows.len);

@@ -28,7 +28,8 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """pytest exits with an error if it finds no tests, as when a whole suite skips itself."""
+    """pytest exits with an error if it finds no tests, for example because a whole suite skips
+    itself."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and SKIPPED_WHOLE in session.config.stash:
         session.exitstatus = pytest.ExitCode.OK
 

@@ -115,7 +115,7 @@ def grow_unless_resumed(most):
     if os.environ.get("EBB_RESUME") == "1":
         return os.environ["EBB_SEGMENT"]
     for n in range(1, 4):
-        ebb.step(n)  # The steps are progress; a job without progress would not be restarted.
+        ebb.step(n)  # The job sends steps, because a job without progress would not be restarted.
     grow(most)
 
 
@@ -136,7 +136,7 @@ def blob(size):
 
 
 def fill_and_burst(count):
-    """Sends more marks than any queue holds, while the caller does not read."""
+    """Sends more marks than any queue can hold, while the caller does not read marks."""
     for n in range(1, count + 1):
         ebb.step(n)
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""Tests the detection of containers that gain entries while memory grows: marks of kind kept, and
+"""Tests the detection of containers that gain entries while memory grows: KIND=kept marks, and
 metrics."""
 
 import asyncio
@@ -165,7 +165,7 @@ def test_container_that_stops_growing_is_dropped_at_the_next_scan(sent, resident
     assert sent[-1] == {"kind": "kept", "step": 4, "since": 3}
 
 
-def test_kept_marks_do_not_reach_progress_listeners(monkeypatch):
+def test_progress_listeners_get_no_marks_about_growing_containers(monkeypatch):
     heard = []
     with listening(monkeypatch), _tap.tap_thread(lambda text, must_arrive: heard.append(text)):
         _wire.wire().mark("kept", True, step=1, since=None)
@@ -254,7 +254,7 @@ def test_container_scan_thread_never_calls_gc_get_objects(sent, resident, monkey
     assert _containers._is_off is False  # After a failed scan, _is_off would be True.
 
 
-def test_no_marks_are_sent_if_memory_but_no_container_grows(sent, resident):
+def test_no_marks_are_sent_if_memory_grows_but_no_container_does(sent, resident):
     for mib in RESIDENT[1:]:
         resident(mib)
         _containers.without_steps()
@@ -319,7 +319,7 @@ def test_failed_container_scan_is_not_repeated(sent, resident, monkeypatch):
 
 
 @pytest.mark.parametrize("reason", ["EBB_KEEPERS", "objects"])
-def test_container_scan_is_skipped_if_disabled_or_the_heap_is_huge(
+def test_container_scan_is_skipped_if_disabled_or_if_heap_is_huge(
         sent, resident, monkeypatch, reason):
     if reason == "objects":
         monkeypatch.setattr(_containers, "_OBJECTS_MAX", 1)
@@ -418,7 +418,7 @@ def test_list_of_losses_is_reported_with_bytes_of_autograd_graphs(sent, resident
     assert 28 * MIB <= last["bytes"] <= 36 * MIB
 
 
-def test_losses_whose_graphs_backward_has_freed_are_not_reported(sent, resident):
+def test_losses_without_a_live_autograd_graph_are_not_reported(sent, resident):
     model, loss_of = graph_job()
     losses, outputs = [], []
 
@@ -472,7 +472,7 @@ def longer_array(array):
     longer_tensor, longer_array, lambda text: (text or "") + "x" * MIB,
     lambda data: (data or bytearray()) + bytearray(MIB),
 ])
-def test_array_or_text_replaced_by_a_longer_one_is_sent_as_container(sent, resident, longer):
+def test_array_or_text_replaced_by_longer_one_counts_as_container(sent, resident, longer):
     store = Store()
     store.cache = None
 
@@ -562,7 +562,7 @@ def test_mapped_file_is_treated_as_completely_written(tmp_path):
     assert _memory.written_bytes(_weight.address_of(data), data.nbytes) == data.nbytes
 
 
-def test_limited_lru_cache_of_dictionaries_is_sent_with_its_maximum(sent, resident):
+def test_metrics_of_lru_cache_of_dicts_include_its_maximum_length(sent, resident):
     @lru_cache(80)
     def record(number):
         return {"pixels": bytearray(MIB)}
@@ -583,7 +583,7 @@ def test_sparse_tensor_does_not_break_container_scans(sent, resident):
     assert f"container:{__name__}.Store.cache" in sent.figures[-1]
 
 
-def test_freed_container_is_sent_with_zero_entries_and_no_maximum(sent, resident):
+def test_freed_container_has_zero_entries_and_no_maximum_in_metrics(sent, resident):
     store = Store()
     store.cache = deque(maxlen=50)
     grow(resident, lambda step: store.cache.extend(bytearray(MIB) for _ in range(2)), 3)
@@ -595,7 +595,7 @@ def test_freed_container_is_sent_with_zero_entries_and_no_maximum(sent, resident
                                 f"container_limit:{__name__}.Store.cache": 0}
 
 
-def test_limited_lru_cache_is_sent_with_the_size_of_its_results(sent, resident):
+def test_metrics_of_an_lru_cache_include_the_size_of_its_results(sent, resident):
     @lru_cache(80)
     def pixels(number):
         return bytearray(2 * MIB)
@@ -608,7 +608,7 @@ def test_limited_lru_cache_is_sent_with_the_size_of_its_results(sent, resident):
     assert 80 * MIB <= found["container_bytes"] < 88 * MIB
 
 
-def test_container_that_loses_entries_again_is_not_named(sent, resident):
+def test_container_that_later_loses_entries_is_not_named(sent, resident):
     log, rows = [], []
 
     def add(step):
@@ -618,12 +618,12 @@ def test_container_that_loses_entries_again_is_not_named(sent, resident):
             del log[5:]
 
     grow(resident, add, 5)
-    test = "test_container_that_loses_entries_again_is_not_named"
+    test = "test_container_that_later_loses_entries_is_not_named"
     assert figures_of(sent, f"log of {test}()") == [36, 5, 17]
     assert [mark["name"].split(" ")[0] for mark in named(sent) if mark["step"] == 5] == ["rows"]
 
 
-def test_kept_marks_include_the_maximum_number_of_entries(sent, resident):
+def test_container_report_includes_the_maximum_number_of_entries(sent, resident):
     held = deque(maxlen=500)
     grow(resident, lambda step: held.extend(bytearray(MIB) for _ in range(20)))
     assert {mark["limit"] for mark in named(sent)} == {500}
@@ -686,5 +686,5 @@ def test_heap_and_diagnose_commands_name_the_growing_container(run_job):
     ("json.decoder.Scanner.memo['x']", True),
     ("seen (a variable of f() in /v/lib/site-packages/torch/a.py:3)", True),
 ])
-def test_names_in_library_modules_are_recognized(name, is_library):
+def test_container_names_from_library_modules_are_recognized(name, is_library):
     assert _referrers.is_library_name(name) is is_library

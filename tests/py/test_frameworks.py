@@ -141,7 +141,7 @@ for _ in range(3):
     assert [m["step"] for m in run.marks("end")] == [5, 3]
 
 
-def test_partial_fit_is_not_counted_once_the_job_sends_steps(train):
+def test_partial_fit_is_not_counted_after_the_job_sends_steps(train):
     needs("sklearn")
     run = train(ROWS + """
 import ebb
@@ -280,7 +280,7 @@ for _ in range(5):
     assert (steps(run), source(run)) == (rising(5), ["torch"])
 
 
-def test_torchtune_optimizers_run_in_backward_are_counted_as_one_step(train):
+def test_optimizers_in_torchtune_backward_hooks_make_one_step(train):
     needs("torchtune", "torch")
     run = train("""
 import torch
@@ -422,7 +422,7 @@ for epoch in tqdm(range(3), mininterval=0):
     "for _ in tqdm(range(100), mininterval=0, unit='B'): pass",
     "for _ in tqdm(range(100), mininterval=0, disable=True): pass",
 ])
-def test_disabled_tqdm_bars_and_bars_of_bytes_send_no_steps(train, text):
+def test_disabled_tqdm_bars_and_bars_that_count_bytes_send_no_steps(train, text):
     needs("tqdm")
     assert train(TQDM + text).marks("begin", "step") == []
 

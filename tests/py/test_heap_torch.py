@@ -1,5 +1,6 @@
-"""Tests the heap profile of real torch training: a collator that keeps its batches is the first
-row, no matter which process runs the collator. The profiler does not change the training result."""
+"""Tests the heap profile of real torch training: the first row names the collator that keeps its
+batches, no matter which process runs the collator. The profiler does not change the training
+result."""
 
 import json
 import subprocess
@@ -206,7 +207,7 @@ train()
 """
 
 
-def test_kept_batches_of_workers_are_diagnosed_as_shared_memory(run_job, tmp_path):
+def test_list_of_worker_batches_is_diagnosed_as_shared_memory(run_job, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(KEPT_BATCHES)
     run = run_job(sys.executable, script)

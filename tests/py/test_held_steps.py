@@ -76,7 +76,7 @@ def test_pending_steps_are_sent_before_any_other_mark(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=13", "KIND=step\nSTEP=14\nLOSS=0.5"]
 
 
-def test_metric_marks_do_not_send_pending_steps_early(wire):
+def test_pending_steps_stay_pending_when_metrics_are_sent(wire):
     wire.step(11)
     wire.send_figures("KIND=series\nHEAP_LIVE_BYTES=1")
     assert wire.take_texts() == ["KIND=series\nHEAP_LIVE_BYTES=1"]
@@ -98,7 +98,7 @@ def test_epoch_end_is_sent_immediately(wire):
                                  "KIND=step\nSTEP=23\nEPOCH=2.0"]
 
 
-def test_last_step_and_step_with_a_new_mark_line_are_sent_at_once(wire):
+def test_last_step_and_step_with_new_value_are_sent_immediately(wire):
     assert not wire.step(11)
     assert wire.step(12, is_last=True)
     assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
@@ -161,7 +161,7 @@ def row(wire):
     return wire
 
 
-def test_step_fast_path_batches_consecutive_steps(row):
+def test_step_fast_path_combines_consecutive_steps(row):
     assert [row.hold(n, TAIL) for n in (13, 14)] == [True, True]
     assert row.take_texts() == [] and row.woken == 1
     row.mark("save", step=14)

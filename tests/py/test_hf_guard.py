@@ -70,7 +70,7 @@ def guarded(tmp_path, whole, *more):
     """Runs the training with enough memory for two thirds of its leak, and returns run.json and
     standard error. The checkpoint is requested at least 15 steps before the job is stopped, which
     is enough time to write the checkpoint. The job runs without a cgroup, so that its memory is
-    measured as that of WHOLE was: without file pages."""
+    measured without file pages, like that of WHOLE."""
     limit = whole[1] + STEPS * LEAK_MIB * MIB * 5 // 6
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(

@@ -115,7 +115,7 @@ def test_epoch_ended_early_by_max_steps_sends_no_epoch_mark(wire, tmp_path):
     assert wire.steps("epoch") == [5]
 
 
-def test_dataset_without_length_sends_no_steps_per_epoch(wire, tmp_path):
+def test_steps_per_epoch_are_not_sent_if_dataset_has_no_length(wire, tmp_path):
     import torch
 
     class Stream(torch.utils.data.IterableDataset):
@@ -133,7 +133,7 @@ def test_dataset_without_length_sends_no_steps_per_epoch(wire, tmp_path):
     assert wire.steps("epoch") == [3]
 
 
-def test_evaluations_and_saves_send_marks_and_phases(wire, tmp_path):
+def test_marks_and_phases_are_sent_for_evaluations_and_saves(wire, tmp_path):
     hf_trainer(
         tmp_path,
         8,
@@ -255,7 +255,7 @@ def test_memory_logged_every_n_steps_does_not_change_the_loss_logs(wire, tmp_pat
 # ---- requests ----
 
 
-def test_checkpoint_request_is_served_if_save_strategy_is_no(
+def test_checkpoint_request_is_served_even_if_the_trainer_never_saves(
     wire, tmp_path
 ):
     wire.when = {("step", "3"): [("CHECKPOINT", "7")]}
@@ -296,7 +296,7 @@ def test_save_total_limit_also_removes_requested_checkpoints(wire, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "checkpoint-6"]
 
 
-def test_checkpoint_request_is_served_if_save_strategy_is_best(wire, tmp_path):
+def test_checkpoint_request_is_served_if_only_best_models_are_saved(wire, tmp_path):
     """An evaluation in the same step resets the decision to save, so the request is handled in the
     next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}

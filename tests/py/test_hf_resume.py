@@ -87,7 +87,7 @@ def test_restarted_training_resumes_and_ends_with_the_same_weights(
 def test_resume_restores_weights_that_were_renamed(
     wire, tmp_path, monkeypatch
 ):
-    """Renames weights in the way of transformers 5 for a ViT."""
+    """Renames weights in the same way as transformers 5 does for a ViT."""
     import sys
 
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
@@ -156,7 +156,8 @@ def test_checkpoints_of_an_earlier_run_are_ignored(
     now = time.time()
     began = time.strftime("%Y-%m-%dT%H:%M:%S+0000", time.gmtime(now - 100))
     (run / "run.json").write_text(json.dumps({"started": began}))
-    # The times are set, because the checkpoints were created when the first test ran.
+    # The test sets the times of the checkpoints, because they were created when an earlier test
+    # ran.
     for step, age_s in ((2, 0), (4, 0), (6, 500)):
         os.utime(folder / f"checkpoint-{step}" / "trainer_state.json", (now - age_s, now - age_s))
     monkeypatch.setenv("EBB_RUN_DIR", str(run))

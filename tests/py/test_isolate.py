@@ -263,7 +263,7 @@ def test_error_for_a_killed_isolated_process_names_the_signal():
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
 
 
-def test_error_states_the_exit_status_of_an_isolated_process():
+def test_error_for_a_failed_isolated_process_has_its_exit_status():
     with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
         ebb.isolate(functions.leave, 3)
 
@@ -537,14 +537,14 @@ def serve(tmp_path, calls, keep):
     return json.loads(out)
 
 
-def test_hundred_isolated_calls_do_not_grow_the_memory_of_the_caller(tmp_path):
+def test_caller_memory_is_flat_over_a_hundred_isolated_calls(tmp_path):
     after = serve(tmp_path, 100, keep=False)
     assert after["growth"] < FLAT_BYTES
     assert after["fds"] == 4  # the standard streams, and the descriptor that listdir uses
     assert after["children"].strip() == ""
 
 
-def test_memory_check_of_isolated_calls_detects_results_that_are_kept(tmp_path):
+def test_caller_memory_grows_if_results_of_isolated_calls_are_kept(tmp_path):
     assert serve(tmp_path, 20, keep=True)["growth"] > FLAT_BYTES
 
 
@@ -624,7 +624,7 @@ def test_ebb_program_is_searched_in_path_after_all_other_places(tmp_path, monkey
         find_ebb()
 
 
-def test_python_m_ebb_execs_the_program(tmp_path):
+def test_python_dash_m_ebb_execs_the_program(tmp_path):
     """The ebb program replaces the Python process, so no Python process remains as its parent."""
     show = script(tmp_path, "", "unused.py").with_name("ebb")
     show.write_text("#!/bin/sh\necho $$ $*\n")

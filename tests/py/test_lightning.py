@@ -29,7 +29,8 @@ def pl(request):
 
 @pytest.fixture
 def callback(pl):
-    """Returns the callback's module in the way that a script with this package would import it."""
+    """Returns the module of the callback, imported in the same way as in a script that uses this
+    package."""
     return importlib.import_module("ebb.lightning")
 
 
@@ -176,7 +177,7 @@ def test_lightning_sends_one_mark_per_manually_optimized_batch(
     assert wire.steps() == [2, 4, 6, 8, 10]
 
 
-def test_lightning_validations_send_marks_except_for_sanity_check(pl, callback, wire, tmp_path):
+def test_lightning_sends_marks_for_validations_except_sanity_checks(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], validate=True, max_epochs=2)
     assert wire.steps("eval") == [5, 10]
     states = [m["STATE"] for m in wire.of("phase") if m["NAME"] == "eval"]

@@ -29,8 +29,8 @@ async def message(socket, kind):
 
 
 async def want(socket, **wishes):
-    """Sends a subscription, and waits for the answer to a ping, after which the server has received
-    it."""
+    """Sends a subscription, then a ping. Once the ping is answered, the server has also received
+    the subscription."""
     await socket.send(json.dumps(wishes))
     await asyncio.wait_for(await socket.ping(), PATIENCE_S)
 

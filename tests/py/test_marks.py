@@ -55,7 +55,7 @@ def test_steps_phases_and_other_marks_are_sent(marks):
     ]
 
 
-def test_phase_left_by_an_exception_is_closed(marks):
+def test_phase_ended_by_an_exception_sends_an_end_mark(marks):
     with pytest.raises(KeyError):
         with ebb.phase("eval"):
             raise KeyError("x")

@@ -141,7 +141,7 @@ def test_leaking_tests_fail_and_the_report_names_line_and_growth(tested):
     assert "the memory is native; to see the call site, run" in found["test_native"]
 
 
-def test_tests_with_the_no_leak_mark_run_once_without_ebb_option(tested):
+def test_tests_marked_no_leak_run_only_once_without_the_ebb_option(tested):
     text = LEAKS + "\ndef test_count():\n    assert len(kept) == 3\n"
     status, output = tested(text)
     assert (status, outcomes(output)) == (0, {"passed": 6}), output
@@ -196,7 +196,7 @@ def test_raises(ebb_loop):
     ("7", "ebb: no_leak: unknown argument 7; the only argument is steps=N"),
     ("stepz=7", "ebb: no_leak: unknown argument stepz; the only argument is steps=N"),
 ])
-def test_invalid_argument_of_no_leak_mark_is_reported_in_one_line(tested, arguments, sentence):
+def test_error_for_an_invalid_no_leak_argument_has_one_line(tested, arguments, sentence):
     status, output = tested(
         f"import pytest\n@pytest.mark.no_leak({arguments})\ndef test_it(): pass\n", "--ebb")
     assert status == 1 and sentence in output.splitlines(), output

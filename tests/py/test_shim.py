@@ -359,7 +359,7 @@ def test_job_finishes_even_if_the_ebb_installation_is_incomplete(project, tmp_pa
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_steps_counted_from_zero_after_a_restart_count_as_progress(run_job, project):
+def test_restarted_job_that_counts_steps_from_zero_shows_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer

@@ -125,7 +125,7 @@ def test_steps_of_two_optimizers_in_a_batch_are_counted_as_one(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "step 4", "epoch 4"]
 
 
-def test_steps_of_the_optimizer_that_steps_most_often_are_counted(wire, tracker):
+def test_only_the_optimizer_with_the_most_steps_is_counted(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     for i, _ in enumerate(Loader(tracker, 10)):
         tracker.on_step(critic)
@@ -265,7 +265,7 @@ def test_job_that_only_evaluates_sends_no_marks(wire, tracker, no_gradients):
     assert sent(wire) == []
 
 
-def test_small_data_loader_beside_a_larger_one_sends_no_epochs(wire, tracker):
+def test_small_loader_beside_a_larger_one_is_not_counted_as_epochs(wire, tracker):
     optimizer = Optimizer()
     small, batches = Loader(tracker, 3), None
     for _ in Loader(tracker, 10):
@@ -276,7 +276,7 @@ def test_small_data_loader_beside_a_larger_one_sends_no_epochs(wire, tracker):
     assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 10"]
 
 
-def test_data_loader_of_an_outer_loop_over_tasks_sends_no_epochs(wire, tracker):
+def test_outer_loop_over_tasks_is_not_counted_as_an_epoch(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
         for _ in Loader(tracker, 5):
@@ -339,7 +339,7 @@ def test_shim_sends_no_steps_if_the_job_sends_its_own(wire, tracker):
     assert sent(wire) == ["step 1001", "step 1002", "step 1003"]
 
 
-def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
+def test_step_count_continues_in_a_plain_loop_after_a_trainer(wire, tracker):
     optimizer = Optimizer()
     training = Optimizer()  # any object that supports weak references
     wire.begin_training(training)
@@ -364,7 +364,7 @@ def test_loop_continues_step_count_of_a_trainer_that_ended_mid_epoch(wire, track
     assert sent(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
 
 
-def test_hooks_may_send_steps_once_the_trainer_is_deleted(wire):
+def test_hooks_may_send_steps_after_the_trainer_is_deleted(wire):
     training = Optimizer()
     wire.begin_training(training)
     assert wire.has_source
@@ -386,7 +386,7 @@ def test_step_sent_by_a_trainer_is_counted_but_not_sent_again(wire, monkeypatch)
     assert seen[-1] == 9 and 8 not in seen
 
 
-def test_plain_loops_before_and_after_a_trainer_send_begin_marks(wire, tracker):
+def test_begin_marks_are_sent_for_loops_before_and_after_a_trainer(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     for is_sent in (False, True, False):
         if is_sent:

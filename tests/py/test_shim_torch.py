@@ -1,4 +1,4 @@
-"""Tests marks sent for torch training loops that do not use ebb themselves."""
+"""Tests the marks that ebb's hooks send for torch training loops that do not use ebb themselves."""
 
 import subprocess
 import sys
@@ -87,7 +87,7 @@ def test_torch_loop_with_partial_batch_and_evaluations_sends_marks(train):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_torchdata_loader_sends_epoch_marks(train, workers):
+def test_steps_and_epochs_of_a_torchdata_loader_are_sent(train, workers):
     pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
     new = f"StatefulDataLoader(data(10), num_workers={workers}, "
     text = PLAIN.replace("DataLoader(data(10), ", new)

@@ -1,4 +1,5 @@
-"""Tests that each step of a trainer whose callback sends marks is sent only once."""
+"""Tests that each step of a trainer is sent only once, although both ebb's callback and its hooks
+on torch detect it."""
 
 import importlib.util
 import json
@@ -126,7 +127,7 @@ def test_trainer_without_a_callback_gets_the_default_callback(trained):
     assert len(trained.marks("eval")) == trained.evaluations
 
 
-def test_plain_loop_after_a_trainer_sends_marks(trained):
+def test_marks_are_sent_for_a_plain_loop_after_a_trainer(trained):
     assert [m["step"] for m in trained.marks("step")] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert [m["step"] for m in trained.marks("begin")] == [0, 6]
     assert [m["step"] for m in trained.marks("epoch")] == [3, 6, 9]

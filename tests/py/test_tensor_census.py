@@ -125,7 +125,7 @@ def chain(o):
     return _referrers.chain(o, [], time.monotonic() + PATIENCE_S)
 
 
-def test_chain_of_references_names_globals_and_keys_and_attributes():
+def test_reference_chain_includes_globals_keys_and_attributes():
     o = Thing()
     slotted = Slotted()
     slotted.content = o
@@ -137,7 +137,7 @@ def test_chain_of_references_names_globals_and_keys_and_attributes():
         held_by_the_module.clear()
 
 
-def test_chain_of_references_names_a_local_of_a_running_function():
+def test_reference_chain_includes_a_local_of_a_running_function():
     def keeper():
         box = [Thing()]
         return chain(box[0])
@@ -184,7 +184,7 @@ def test_reference_search_leaves_locals_of_functions_unchanged():
     assert user(7) == 7
 
 
-def test_chain_of_references_ends_at_the_time_limit():
+def test_reference_chain_ends_at_the_time_limit():
     assert "out of time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
 
 
@@ -214,7 +214,7 @@ def test_small_view_is_counted_with_all_bytes_of_its_storage(torch):
     assert part.shape[0] == 1
 
 
-def test_census_has_one_row_per_dtype_shape_and_requires_grad(torch):
+def test_census_rows_differ_in_dtype_shape_or_requires_grad_flag(torch):
     kept = [
         torch.zeros(31, 7),
         torch.zeros(31, 7, dtype=torch.float16),

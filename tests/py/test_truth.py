@@ -45,7 +45,7 @@ def received(marks):
 
 
 @needs_mallinfo2
-def test_live_heap_metric_follows_allocations_and_frees():
+def test_live_heap_metric_rises_and_falls_with_allocated_memory():
     before = _truth.read()["heap_live_bytes"]
     held = [bytearray(4 << 20) for _ in range(16)]
     grown = _truth.read()["heap_live_bytes"] - before

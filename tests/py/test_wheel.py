@@ -124,7 +124,7 @@ def test_wheel_package_finds_its_program_and_runs_isolated_calls(installed, tmp_
     assert worked(result).split() == [str(installed / "ebb"), "3"]
 
 
-def test_python_m_ebb_runs_the_program_of_the_wheel(installed, tmp_path):
+def test_python_dash_m_ebb_runs_the_program_of_the_wheel(installed, tmp_path):
     assert (worked(run(installed / "python", "-m", "ebb", "version", cwd=tmp_path))
             == worked(run(installed / "ebb", "version", cwd=tmp_path)))
 

@@ -1,4 +1,4 @@
-"""Helpers for the tests of the callbacks: a wire that records marks, and short trainings."""
+"""Helpers for the tests of the callbacks: a wire that records marks, and short training runs."""
 
 import os
 import pathlib

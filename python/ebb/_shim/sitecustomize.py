@@ -161,6 +161,6 @@ if sys.version_info >= (3, 9) and os.environ.get("EBB_SHIM") != "0":
 
 # Removes this module from sys.modules, so that Python imports the next sitecustomize, or reports
 # that there is none, as if this file did not exist. The variable keeps the module alive, because
-# Python 2 would otherwise clear it while it runs.
+# Python 2 would otherwise clear the module while its code runs.
 _self = sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402,F401

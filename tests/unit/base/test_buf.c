@@ -60,7 +60,7 @@ static void buf_printf_grows_the_buffer_for_long_text(void **state)
     }
 }
 
-static void buffer_growth_failure_persists_until_clear(void **state)
+static void buffer_that_failed_to_grow_stays_failed_until_cleared(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(zeroed_buffer_is_an_empty_string),
         cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
         cmocka_unit_test(buf_printf_grows_the_buffer_for_long_text),
-        cmocka_unit_test(buffer_growth_failure_persists_until_clear),
+        cmocka_unit_test(buffer_that_failed_to_grow_stays_failed_until_cleared),
         cmocka_unit_test(buffer_reserve_refuses_a_size_that_overflows),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),

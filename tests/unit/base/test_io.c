@@ -72,7 +72,7 @@ static int entries(const char *path)
     return n;
 }
 
-static void read_small_terminates_the_text_with_nul(void **state)
+static void small_file_is_read_with_a_terminating_nul(void **state)
 {
     struct folder *f = *state;
     make_file("a", "hello");
@@ -89,7 +89,7 @@ static void read_small_terminates_the_text_with_nul(void **state)
     close(fd);
 }
 
-static void read_small_truncates_a_longer_file(void **state)
+static void file_longer_than_the_buffer_is_read_truncated(void **state)
 {
     struct folder *f = *state;
     make_file("a", "hello");
@@ -143,7 +143,7 @@ static void *drain(void *arg)
     return NULL;
 }
 
-static void write_larger_than_the_pipe_buffer_arrives_complete(void **state)
+static void data_larger_than_the_pipe_buffer_are_written_completely(void **state)
 {
     (void)state;
     int p[2];
@@ -306,11 +306,11 @@ static void pidfd_refers_to_a_live_process_and_closes_on_exec(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_A_FOLDER(read_small_terminates_the_text_with_nul),
-        IN_A_FOLDER(read_small_truncates_a_longer_file),
+        IN_A_FOLDER(small_file_is_read_with_a_terminating_nul),
+        IN_A_FOLDER(file_longer_than_the_buffer_is_read_truncated),
         IN_A_FOLDER(read_of_a_missing_file_returns_enoent),
         IN_A_FOLDER(file_of_maximum_size_is_read_and_larger_one_is_refused),
-        cmocka_unit_test(write_larger_than_the_pipe_buffer_arrives_complete),
+        cmocka_unit_test(data_larger_than_the_pipe_buffer_are_written_completely),
         cmocka_unit_test(write_to_a_full_nonblocking_pipe_is_an_error),
         IN_A_FOLDER(file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(replaced_file_has_the_default_mode),

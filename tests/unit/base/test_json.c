@@ -119,7 +119,7 @@ static char *nested(size_t depth)
     return s;
 }
 
-static void json_of_64_levels_is_accepted_and_of_65_is_refused(void **state)
+static void json_nested_64_levels_is_accepted_and_65_levels_refused(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(json_seconds_have_exactly_six_decimals),
         cmocka_unit_test(json_is_printed_compact_or_indented_with_final_newline),
         cmocka_unit_test(json_document_is_written_to_an_fd),
-        cmocka_unit_test(json_of_64_levels_is_accepted_and_of_65_is_refused),
+        cmocka_unit_test(json_nested_64_levels_is_accepted_and_65_levels_refused),
         cmocka_unit_test(json_of_a_million_levels_does_not_overflow_the_stack),
         cmocka_unit_test(brackets_inside_a_json_string_do_not_count_as_nesting),
         cmocka_unit_test(json_larger_than_16_mib_is_refused),

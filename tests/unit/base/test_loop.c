@@ -144,7 +144,7 @@ static void readable_fd_is_delivered_until_it_is_removed(void **state)
     close(p[1]);
 }
 
-static void hang_up_is_delivered_even_if_not_requested(void **state)
+static void hangup_event_is_delivered_even_if_not_requested(void **state)
 {
     (void)state;
     int p[2];
@@ -336,7 +336,7 @@ static void disarmed_timer_does_not_fire_until_set_again(void **state)
     loop_remove(timer);
 }
 
-static void timer_removed_while_due_does_not_call_back(void **state)
+static void callback_of_an_expired_but_removed_timer_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -409,7 +409,7 @@ static void masks_are_equal(const sigset_t *a, const sigset_t *b)
         assert_int_equal(sigismember(a, signo), sigismember(b, signo));
 }
 
-static void uncatchable_signal_is_refused(void **state)
+static void event_loop_refuses_a_signal_that_cannot_be_caught(void **state)
 {
     (void)state;
     struct seen s = {0};
@@ -489,7 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_LOOP(loop_iteration_without_events_succeeds),
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
-        WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
+        WITH_LOOP(hangup_event_is_delivered_even_if_not_requested),
         WITH_LOOP(loop_add_fd_returns_the_error_if_epoll_refuses_the_fd),
         WITH_LOOP(callback_of_a_removed_source_is_not_called),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
@@ -499,11 +499,11 @@ int main(void)
         WITH_LOOP(timer_with_a_time_in_the_past_fires_at_once),
         WITH_LOOP(missed_timer_periods_cause_a_single_callback),
         WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
-        WITH_LOOP(timer_removed_while_due_does_not_call_back),
+        WITH_LOOP(callback_of_an_expired_but_removed_timer_is_not_called),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
         WITH_LOOP(loop_free_restores_the_signal_mask),
-        WITH_LOOP(uncatchable_signal_is_refused),
+        WITH_LOOP(event_loop_refuses_a_signal_that_cannot_be_caught),
         WITH_LOOP(child_exit_wakes_the_event_loop),
         WITH_LOOP(loop_run_returns_after_stop_and_can_be_called_again),
         WITH_LOOP(interrupted_wait_does_not_end_the_event_loop),

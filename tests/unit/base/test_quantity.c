@@ -40,7 +40,7 @@ static void size_is_refused(const char *s, int code)
     if (r != code || strncmp(err.text, start, strlen(start)) != 0)
         fail_msg("\"%s\": %d; %s", s, r, err.text);
     assert_false(q.is_percent);
-    assert_int_equal(q.bytes, 77); /* must remain unchanged */
+    assert_int_equal(q.bytes, 77); /* a failed parse must not change the size */
 }
 
 static void size_units_are_powers_of_1024_in_upper_or_lower_case(void **state)
@@ -179,7 +179,7 @@ static void time_is_refused(const char *s, uint64_t min, uint64_t max, int code,
     assert_string_equal(err.text, why);
 }
 
-static void duration_error_states_the_allowed_minimum_or_maximum(void **state)
+static void duration_error_shows_the_allowed_minimum_or_maximum(void **state)
 {
     (void)state;
     const uint64_t min = 50 * NS_PER_MS, max = 3600 * NS_PER_S;
@@ -269,7 +269,7 @@ int main(void)
         cmocka_unit_test(error_for_a_very_long_value_keeps_its_advice),
         cmocka_unit_test(duration_requires_a_unit),
         cmocka_unit_test(invalid_duration_is_refused),
-        cmocka_unit_test(duration_error_states_the_allowed_minimum_or_maximum),
+        cmocka_unit_test(duration_error_shows_the_allowed_minimum_or_maximum),
         cmocka_unit_test(duration_limits_are_inclusive),
         cmocka_unit_test(int_option_accepts_both_ends_of_its_range),
         cmocka_unit_test(int_option_refuses_values_out_of_range),

@@ -22,7 +22,7 @@ static void escaped_is(const char *in, size_t len, const char *want)
 }
 #define ESCAPED_IS(literal, want) escaped_is(literal, sizeof(literal) - 1, want)
 
-static void escape_leaves_plain_text_unchanged(void **state)
+static void plain_text_is_not_changed_by_escaping(void **state)
 {
     (void)state;
     ESCAPED_IS("python train.py --x='1'", "python train.py --x='1'");
@@ -58,8 +58,8 @@ static void escape_shows_invalid_utf8_byte_by_byte(void **state)
 {
     (void)state;
     ESCAPED_IS("\xFF", "\\xff");
-    ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf"); /* overlong / */
-    /* the same for "/" in three bytes */
+    ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf"); /* overlong "/" in two bytes */
+    /* overlong "/" in three bytes */
     ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");
     ESCAPED_IS("\xED\xA0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
     ESCAPED_IS("\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* above U+10FFFF */
@@ -110,7 +110,7 @@ static void fitted_is(size_t size, size_t width, const char *in, const char *wan
         assert_int_equal(out[i], 'G');
 }
 
-static void text_fit_leaves_a_name_that_fits_unchanged(void **state)
+static void text_fit_does_not_change_a_name_that_fits(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcde", "abcde");
@@ -302,13 +302,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_hash_is_fnv1a_and_can_be_computed_in_parts),
-        cmocka_unit_test(escape_leaves_plain_text_unchanged),
+        cmocka_unit_test(plain_text_is_not_changed_by_escaping),
         cmocka_unit_test(escape_makes_terminal_control_sequences_visible),
         cmocka_unit_test(escape_makes_bidi_controls_and_line_breaks_visible),
         cmocka_unit_test(escape_doubles_backslashes),
         cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
         cmocka_unit_test(utf8_decoder_accepts_every_code_point_except_surrogates),
-        cmocka_unit_test(text_fit_leaves_a_name_that_fits_unchanged),
+        cmocka_unit_test(text_fit_does_not_change_a_name_that_fits),
         cmocka_unit_test(text_fit_shortens_a_wide_name_and_adds_an_ellipsis),
         cmocka_unit_test(text_fit_truncates_at_the_array_size),
         cmocka_unit_test(text_fit_never_cuts_an_escape_sequence_in_two),

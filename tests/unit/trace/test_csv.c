@@ -238,20 +238,19 @@ static void missing_csv_column_error_lists_the_existing_columns(void **state)
     (void)state;
     assert_refused(
         "t,pid,mem\n", NULL,
-        "f.csv has no column rss_bytes, rss_mb, rss or pss; choose a column with --column; it "
-        "has: t, pid, mem");
+        "f.csv has no column \"rss_bytes\", \"rss_mb\", \"rss\" or \"pss\"; choose a column with "
+        "--column; its columns are: t, pid, mem");
     assert_refused("t,rss\n", &(struct csv_options){.column = "uss"},
-                   "f.csv has no column \"uss\" (--column); it has: t, rss");
+                   "f.csv has no column \"uss\" (--column); its columns are: t, rss");
     assert_refused("t,rss\n", &(struct csv_options){.time_column = "time"},
-                   "f.csv has no column \"time\" (--time-column); it has: t, rss");
+                   "f.csv has no column \"time\" (--time-column); its columns are: t, rss");
     assert_refused("t,rss\n", &(struct csv_options){.step_column = "iter"},
-                   "f.csv has no column \"iter\" (--step-column); it has: t, rss");
+                   "f.csv has no column \"iter\" (--step-column); its columns are: t, rss");
     assert_refused("t,rss\n", &(struct csv_options){.group = "run"},
-                   "f.csv has no column \"run\" (--group); it has: t, rss");
-    assert_refused(
-        "time,rss\n", NULL,
-        "f.csv has neither a column t nor a column step; choose a column with --time-column or "
-        "--step-column; it has: time, rss");
+                   "f.csv has no column \"run\" (--group); its columns are: t, rss");
+    assert_refused("time,rss\n", NULL,
+                   "f.csv has neither a column \"t\" nor a column \"step\"; choose a column with "
+                   "--time-column or --step-column; its columns are: time, rss");
 }
 
 static void csv_accepts_quotes_crlf_bom_and_blank_lines(void **state)

@@ -190,7 +190,7 @@ static void folder_with_too_many_log_pieces_is_refused(void **state)
     close(dirfd);
 }
 
-static void log_size_on_disk_is_never_reported_above_the_file_sizes(void **state)
+static void reported_log_size_on_disk_never_exceeds_the_file_sizes(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -232,7 +232,7 @@ int main(void)
         cmocka_unit_test(offset_in_a_removed_log_piece_leads_to_the_next_piece),
         cmocka_unit_test(foreign_files_in_the_run_folder_are_not_read_as_log_pieces),
         cmocka_unit_test(folder_with_too_many_log_pieces_is_refused),
-        cmocka_unit_test(log_size_on_disk_is_never_reported_above_the_file_sizes),
+        cmocka_unit_test(reported_log_size_on_disk_never_exceeds_the_file_sizes),
         cmocka_unit_test(log_size_limit_below_the_minimum_is_refused),
     };
     fake_job_folder();

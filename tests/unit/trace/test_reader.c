@@ -86,7 +86,7 @@ static size_t next_length(size_t at, size_t len)
     return at < len && next > len ? len : next;
 }
 
-static void truncated_recording_returns_all_intact_blocks(void **state)
+static void intact_blocks_of_a_truncated_recording_are_all_read(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 5, .with_events = true}};
@@ -409,7 +409,7 @@ static void recording_full_of_forged_headers_is_scanned_in_linear_time(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
+        cmocka_unit_test(intact_blocks_of_a_truncated_recording_are_all_read),
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
         cmocka_unit_test(process_events_of_a_lost_block_follow_in_the_next_block),
         cmocka_unit_test(crash_while_sealing_neither_loses_nor_repeats_records),

@@ -254,7 +254,7 @@ static int open_as(const char *name, const char *folder_id)
     return fd < 0 ? fd : 0;
 }
 
-static void signed_run_folder_opens_only_for_its_id(void **state)
+static void signed_run_folder_can_be_opened_only_with_its_id(void **state)
 {
     (void)state;
     char path[256], link[256];
@@ -315,7 +315,7 @@ int main(void)
         cmocka_unit_test(stale_temporary_link_to_latest_run_is_replaced),
         cmocka_unit_test(run_json_is_replaced_atomically),
         cmocka_unit_test(run_json_replaces_a_folder_of_the_same_name),
-        cmocka_unit_test(signed_run_folder_opens_only_for_its_id),
+        cmocka_unit_test(signed_run_folder_can_be_opened_only_with_its_id),
         cmocka_unit_test(signature_that_is_not_a_link_matches_no_folder_id),
         cmocka_unit_test(run_folder_that_cannot_be_signed_after_creation_is_removed),
     };

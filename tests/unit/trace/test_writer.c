@@ -216,7 +216,7 @@ static void tell_and_flush(struct fake_job *s, struct trace_writer *w, unsigned 
     }
 }
 
-static void temporarily_full_disk_loses_no_recorded_data(void **state)
+static void temporarily_full_disk_causes_no_loss_of_data(void **state)
 {
     (void)state;
     char path[256];
@@ -399,7 +399,7 @@ static void every_mark_of_a_flood_is_recorded_or_counted_as_dropped(void **state
 }
 
 /* All writes fail, so the writer's queue and the open block fill up. */
-static void failing_disk_loses_marks_but_no_samples(void **state)
+static void marks_but_no_samples_are_lost_while_the_disk_fails(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
@@ -540,7 +540,7 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
 }
 
 /* Together, the marks are much larger than the queue, but the disk works. */
-static void loss_due_to_a_full_queue_is_reported_while_the_disk_works(void **state)
+static void loss_due_to_a_full_queue_is_reported_although_disk_works(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
@@ -624,11 +624,11 @@ int main(void)
         cmocka_unit_test(times_in_a_recording_never_decrease),
         cmocka_unit_test(header_and_footer_of_a_recording_are_read_back),
         cmocka_unit_test(existing_recording_is_not_overwritten),
-        cmocka_unit_test(temporarily_full_disk_loses_no_recorded_data),
+        cmocka_unit_test(temporarily_full_disk_causes_no_loss_of_data),
         cmocka_unit_test(recording_on_a_full_disk_counts_losses_and_stays_readable),
         cmocka_unit_test(every_mark_of_a_flood_is_recorded_or_counted_as_dropped),
-        cmocka_unit_test(failing_disk_loses_marks_but_no_samples),
-        cmocka_unit_test(loss_due_to_a_full_queue_is_reported_while_the_disk_works),
+        cmocka_unit_test(marks_but_no_samples_are_lost_while_the_disk_fails),
+        cmocka_unit_test(loss_due_to_a_full_queue_is_reported_although_disk_works),
         cmocka_unit_test(step_marks_beyond_the_size_budget_are_dropped_and_counted),
         cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
         cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),
