@@ -306,7 +306,7 @@ class _Attached:
         ):
             try:
                 undo()
-            except Exception:  # an error must not prevent the remaining steps
+            except Exception:  # an error in one call must not prevent the others
                 continue
         reasons = [f"another tool has also changed {', '.join(left)}"] if left else []
         if self.heap is not None:

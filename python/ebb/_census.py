@@ -17,7 +17,7 @@ from typing import Any, Iterable, Optional, Tuple, Union
 from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
-_ROWS_MAX = 200  # maximum number of rows per table; the largest are kept
+_ROWS_MAX = 200  # maximum number of rows per table; only the largest rows are kept
 # If a container has at least this many bytes, its entries are counted even after the census has run
 # out of time.
 _BIG_CONTAINER = 1 << 14

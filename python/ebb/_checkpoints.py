@@ -97,8 +97,8 @@ def _has_all_shards(index: str) -> bool:
 
 
 def _has_deepspeed(folder: str) -> bool:
-    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. DeepSpeed writes the file
-    with the name of the state folder last."""
+    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. The last file that DeepSpeed
+    writes is the one that contains the name of the state folder."""
     try:
         with open(os.path.join(folder, "latest"), encoding="utf-8") as f:
             return _is_whole_folder(os.path.join(folder, f.read().strip()))

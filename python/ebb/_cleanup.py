@@ -204,8 +204,8 @@ class MemoryCleanup(TrainerCallback):
     # ---- evaluation ----
 
     def summary(self) -> dict[str, Any]:
-        """Returns the memory freed by all cleanups, their cost, and a sentence on whether they were
-        worth it."""
+        """Returns the memory freed by all cleanups, their cost, and a sentence that says whether
+        the cleanups were worth their cost."""
         whole = (self._ended or time.perf_counter()) - self._began if self._began else 0.0
         share = self._seconds / whole if whole > 0 else None
         return {

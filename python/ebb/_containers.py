@@ -83,7 +83,7 @@ _NAME_MAX = 62  # maximum length of a metric's name
 _IDLE_STEPS_S = 5.0  # seconds without a step after which a thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
-# Types of arrays and texts: module, type name. Their values refer to no other objects, but a
+# Types of arrays and texts: module, type name. Arrays and texts refer to no other objects, but a
 # program may extend them or replace them by longer ones.
 _VALUES = (
     ("torch", "Tensor"), ("numpy", "ndarray"), ("builtins", "bytearray"), ("builtins", "bytes"),
@@ -312,9 +312,10 @@ class _GraphSize(NamedTuple):
 
 
 def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
-    """Returns the autograd graphs of tensors to which the program's own variables, their attributes
-    or the entries of their dictionaries refer, except those in KNOWN. A graph grows if each step
-    adds to its tensor, and keeps its size if each step replaces the tensor."""
+    """Returns the autograd graphs that the program's own variables keep alive, except graphs in
+    KNOWN. The tensor with the graph may also be in an attribute of a variable's object or in its
+    dictionary. A graph grows if each step adds to its tensor, and keeps its size if each step
+    replaces the tensor."""
     from . import _weight
 
     found: dict[str, _GraphSize] = {}
@@ -362,8 +363,8 @@ def _grown_graphs(
 
 # ---- followed containers ----
 
-# Key of a followed entry: the id of a container; the complement of the id for all containers inside
-# that container; or the name of an array or text.
+# Key of a followed entry. For a container, it is the container's id; for all containers inside a
+# container together, the complement of that id; for an array or text, its name.
 _Key = Union[int, str]
 # Entries gained, key, name, True if the key stands for the containers inside a container, current
 # length, and the object from which the bytes per entry are estimated.
@@ -598,8 +599,8 @@ class _Follower:
                 self._nameless.add(id(o))
 
     def lines(self) -> str:
-        """Returns the metrics read since the last call, as lines of a mark. They are 0 for freed
-        containers."""
+        """Returns the metrics read since the last call, as lines of a mark. The metrics of freed
+        containers are 0."""
         found: dict[str, list[_Followed]] = {}
         for f in self._followed.values():
             if f.is_fresh:
@@ -727,9 +728,9 @@ def _report_kept(
 
 
 def _report_graphs(step: Optional[int], rss: int, base: int) -> None:
-    """Reports graphs that have grown since they were first seen. This requires no full scan, so it
-    also explains short runs. Once two full scans have been compared, that comparison is reported
-    instead."""
+    """Reports graphs that have grown since they were first seen. This requires no full scan, so the
+    growth of short runs is explained too. Once two full scans have been compared, their differences
+    are reported instead."""
     global _graphs_rss
     found = _graphs(time.thread_time() + _NAMES_S)
     _note_new_graphs(found)

@@ -1,10 +1,10 @@
 """Hooks that the shim installs in frameworks after they are imported: torch, tqdm and trainers
 here, the others in _frameworks.py.
 
-Nothing here may raise into the job or print. With EBB_VERBOSE=1, one line on standard error reports
-each hook that cannot be installed. Many programs import torch and never train, often without cached
-bytecode of this package. Therefore everything that only a training run needs is imported at its
-first step or batch.
+Nothing here may print, or raise an exception into the job. With EBB_VERBOSE=1, one line on standard
+error reports each hook that cannot be installed. Many programs import torch and never train, often
+without cached bytecode of this package. Therefore everything that only a training run needs is
+imported at its first step or batch.
 """
 
 from __future__ import annotations

@@ -181,8 +181,8 @@ rm -rf "$1"
 
 
 class Heap:
-    """The lines that allocated the memory that is still live after a cell. The profiler is attached
-    to the kernel while the cell runs."""
+    """The source lines whose allocations are still live after a cell. The profiler is attached to
+    the kernel while the cell runs."""
 
     def __init__(self, shell: Any) -> None:
         self.found: list[str] = []

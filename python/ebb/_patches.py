@@ -38,8 +38,9 @@ def count() -> int:
 
 
 def undo(since: int = 0) -> list[str]:
-    """Undoes all changes except the first SINCE, newest first. A change cannot be undone if another
-    tool has since changed the same attribute. Returns the names of such changes."""
+    """Undoes all changes except the first SINCE ones, in the order from newest to oldest. A change
+    cannot be undone if another tool has since changed the same attribute. Returns the names of such
+    changes."""
     left = []
     while len(_undo) > since:
         try:

@@ -410,9 +410,9 @@ def named_objects() -> dict[int, tuple[str, Any]]:
 
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
-    """Names the container O after the nearest object that refers to it and that the user knows:
-    "Features.cache", "__main__.seen", "losses (a variable of train() in …)". Returns None if there
-    is none."""
+    """Names the container O after the nearest object that both refers to O and is known to the
+    user: "Features.cache", "__main__.seen", "losses (a variable of train() in …)". Returns None if
+    there is none."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o

@@ -170,7 +170,7 @@ class Tracker:
         # the wire, while the next event can only be a step and not the end of a pass; otherwise
         # None
         self._even: Optional[_wire.Wire] = None
-        # time until which steps that the job sends itself are counted without further checks
+        # until this time, steps sent by the job itself are counted without further checks
         self._check_due = 0.0
         self._pid, self._is_worker = 0, False  # the process for which _is_worker was determined
         # line added to marks if steps are counted from the start of this process
@@ -284,7 +284,7 @@ class Tracker:
 
     def on_count(self, source: str, count: int, seconds: float) -> None:
         """Counts COUNT steps that ended within the last SECONDS, for a source that is not read at
-        every step. The steps of the first call are treated as start-up."""
+        every step. The first call sends a begin mark instead of steps."""
         if not self._admits(source):
             return
         self.step += count

@@ -1,5 +1,5 @@
-"""Passes a copy of each mark that this process sends to a callback, as a dict. The mark is still
-sent to ebb."""
+"""Calls a callback with a copy of each mark that this process sends. The copy is a dict; the mark
+itself is still sent to ebb."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in r
 
 
 def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
-    """Returns a function that reads the bytes in use and the bytes retained by malloc, or None. It
-    requires glibc's malloc and mallinfo2, which exists since glibc 2.33."""
+    """Returns a function that reads malloc's bytes in use and the bytes that malloc retains.
+    Returns None without glibc's malloc or without mallinfo2, which exists since glibc 2.33."""
     try:
         import ctypes
 

@@ -150,7 +150,7 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
     """OBJECTS are entries of CONTAINER. Returns the mean number of bytes per entry, and how many of
     these bytes belong to the entry's autograd graph. The first object is excluded from the mean,
-    because its bytes include memory shared by all of them."""
+    because its bytes include memory that all entries share."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]
     _add(first, seen, graph, modules)

@@ -488,7 +488,7 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
             is_shared = getattr(self, "is_fsdp_enabled", False) or self.is_deepspeed_enabled
             if not all([c._save_failed() for c in found]) or not found or is_shared:
                 raise
-            _log.warning("ebb: the requested checkpoint failed", exc_info=True)
+            _log.warning("ebb: the checkpoint requested by ebb could not be written", exc_info=True)
             return None
 
     return hooked
@@ -593,8 +593,8 @@ def _part(handler: Any, added: _DefaultCallback) -> None:
 
 
 def _disarm(added: Any) -> None:
-    """Makes a callback do nothing. Used for trainers that have not begun to train, because ebb
-    holds no reference to them."""
+    """Makes a callback do nothing. Used for trainers that have not begun to train: ebb holds no
+    reference to these trainers, so it cannot remove their callbacks."""
     added.__class__ = TrainerCallback
     # the callback could not be pickled without ebb's class
     for name in set(vars(added)) - {"_training"}:

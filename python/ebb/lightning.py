@@ -107,7 +107,8 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
-        self.is_even = False  # True if, after the last batch, the next event can only be a step
+        # True if no request is pending and nothing was logged, so the next event can only be a step
+        self.is_even = False
         self.batch = 0  # index of the last processed batch in its epoch
         self.batches: Optional[int] = None  # number of batches of the current epoch
         self.epoch = 0  # number of the current epoch

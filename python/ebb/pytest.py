@@ -36,7 +36,7 @@ _MAX_CPU_S = 4.0
 _MAX_S = 15.0  # maximum seconds of wall time; limits blocks that wait, and busy machines
 # growth in bytes that ends the loop, even before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
-_LINE_ITERATIONS = 16  # number of iterations over which the growing line is searched
+_LINE_ITERATIONS = 16  # number of iterations during which ebb searches for the growing line
 # number of iterations before that search, because objects of the first iterations may be replaced
 _SETTLE_ITERATIONS = 2
 

@@ -28,8 +28,9 @@ __all__ = [
 
 
 def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3.0) -> Census:
-    """Counts live tensors (each shared storage only once) and Python objects, and finds what refers
-    to the largest. Inside a run, the census is written to the run folder unless KEEP is False."""
+    """Counts live tensors (each shared storage only once) and Python objects, and finds the
+    references to the largest of them. Inside a run, the census is written to the run folder unless
+    KEEP is False."""
     c = _census.take(step, "call", budget_s)
     if keep and wire().is_there:
         try:

@@ -28,8 +28,8 @@ static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 #define ARRAY_ROOM(at, count, cap)                                                                 \
     ((count) < (cap) || array_grow(&(at), &(cap), sizeof(__typeof__(*(at)))))
 
-/* Binary search in a sorted array: sets I to the first index below COUNT for which the expression
- * IS_BEFORE is false, or to COUNT if IS_BEFORE is true for all. */
+/* Binary search in a sorted array. Sets I to the first index at which the expression IS_BEFORE is
+ * false, or to COUNT if IS_BEFORE is true at every index below COUNT. */
 #define ARRAY_SEARCH(i, count, is_before)                                                          \
     __extension__({                                                                                \
         size_t low_ = 0, high_ = (count);                                                          \

@@ -143,7 +143,8 @@ void buf_add_u64le(struct buf *b, uint64_t v)
     buf_add(b, &le, sizeof le);
 }
 
-/* Marks the cursor as bad and moves it to the end, so that loops that test cur_left stop. */
+/* Marks the cursor as bad and moves it to the end, so that loops with the condition cur_left(c) > 0
+ * end. */
 static void cur_fail(struct cur *c)
 {
     c->bad = true;

@@ -10,7 +10,7 @@
 /* Converts arbitrary bytes to a JSON string. Invalid UTF-8 becomes U+FFFD, and NUL becomes
  * \u0000. */
 json_t *json_text(const char *s, size_t len);
-json_t *json_text0(const char *s); /* like json_text for a C string; JSON null if S is NULL */
+json_t *json_text0(const char *s); /* like json_text, but for a C string; JSON null if S is NULL */
 /* Converts the content of /proc/PID/cmdline (arguments separated by NUL) to an array of strings. */
 json_t *json_arguments(const char *args, size_t len);
 /* A JSON integer for byte and item counts: exact up to 2^63 - 1, clamped above that. */

@@ -36,7 +36,8 @@ void loop_disarm_timer(struct loop_source *source);
 /* Blocks SIGNO in this thread and calls FN for each SIGNO received until the loop ends. Each signal
  * can be added once. Other threads must be started afterwards, or with SIGNO blocked. */
 int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user);
-/* The signal mask from before any signal was added. A child process must restore it before exec. */
+/* Returns the signal mask that was set before the first signal was added. A child process must
+ * restore it before exec. */
 void loop_original_mask(const struct loop *loop, sigset_t *ret);
 
 void loop_remove(struct loop_source *source); /* SOURCE may be NULL */

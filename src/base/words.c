@@ -14,7 +14,7 @@
 #define BLANKS " \t\r\n\v\f"
 
 /* Copies the quoted text that begins at S to *at and advances *at. Returns the text after the
- * closing quote, or NULL if there is none. */
+ * closing quote, or NULL if the quote is not closed. */
 static const char *copy_quoted(const char *s, char **at)
 {
     char quote = *s++;

@@ -23,7 +23,7 @@ struct csv_options {
     const char *unit;
     const char *marks_path; /* path of a JSON lines file with marks, or NULL */
     bool has_until;
-    double until_s; /* rows with a later time are ignored */
+    double until_s; /* rows with a time after this one are ignored */
 };
 
 /* Names of the units, for help texts and errors. K, M, G and T are powers of 1024, with or without

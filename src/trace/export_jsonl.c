@@ -153,7 +153,7 @@ static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
     buf_add_str(out, "\":");
 }
 
-/* Appends a value of a mark: numbers as numbers, everything else as a string. */
+/* Appends a value of a mark, as a JSON number if it is one, otherwise as a string. */
 static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
                                  const struct mark_line *line)
 {

@@ -22,8 +22,8 @@ struct export
 void export_add_seconds(struct buf *out, uint64_t t_ns, uint64_t start_ns);
 /* Appends the shortest text that parses back to V, or 0 if V is not finite. */
 void export_add_double(struct buf *out, double v);
-/* Writes the buffer to OUT if it is large enough or NOW is set. Returns 0, -ENOMEM, or -errno of
- * the write. */
+/* Writes the buffer to OUT if the buffer has become large, or if NOW is set. Returns 0, -ENOMEM, or
+ * -errno of the write. */
 int export_write(struct export *e, bool now);
 /* Writes and flushes the rest of the buffer, and frees the buffer. R is the result of the export so
  * far; nothing is written if R is an error. Reports the first error in ERR. */

@@ -323,7 +323,7 @@ void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damag
 
 /* ---- opening ---- */
 
-/* Describes what a file that is not a recording contains. */
+/* Describes the content of a file that is not a recording. */
 static const char *looks_like(const uint8_t *head, size_t len)
 {
     const char *kind = block_guess_kind(head, len);

@@ -99,7 +99,7 @@ static void point_latest(int runs, const char *base)
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
         return;
     snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
-    /* removes a link left behind if a run with the same pid was killed before renaming it */
+    /* an earlier run with the same pid may have been killed before it could rename its link */
     unlinkat(runs, temporary, 0);
     if (symlinkat(base, runs, temporary) < 0)
         return;

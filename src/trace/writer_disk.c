@@ -121,9 +121,9 @@ static bool is_full(const struct trace_writer *w, unsigned times)
            w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
 }
 
-/* Replaces the raw parts on the disk by the sealed block. They are kept if the block cannot be
- * packed or would not become smaller. If none of this block's parts are on the disk, the sealed
- * block is appended, because the tail of the file then belongs to another block. */
+/* Replaces the raw parts on the disk by the sealed block. The raw parts are kept if the block
+ * cannot be packed or would not become smaller. If none of this block's parts are on the disk, the
+ * sealed block is appended, because the tail of the file then belongs to another block. */
 static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};

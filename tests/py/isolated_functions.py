@@ -57,7 +57,8 @@ def say(text):
 
 
 class Odd(Exception):
-    """Cannot be unpickled, because __init__ does not accept its own arguments."""
+    """Cannot be unpickled: unpickling calls __init__ with one argument, but __init__ requires
+    two."""
 
     def __init__(self, a, b):
         super().__init__(f"{a} and {b}")

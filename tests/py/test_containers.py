@@ -205,7 +205,7 @@ def test_metrics_of_growing_containers_are_sent(sent, resident):
         SEEN.clear()
         Store.shared.clear()
         Clip.loudness.cache_clear()
-    assert named(sent) == []  # Memory grows too little for marks of kind kept.
+    assert named(sent) == []  # Memory grows too little for KIND=kept marks.
     # names of metrics are cut after 62 characters
     test = "test_metrics_of_growing_containers_are_sent"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
@@ -347,7 +347,8 @@ def test_container_scan_runs_no_job_code_and_keeps_no_object_alive(sent, residen
 
 
 def graph_job():
-    """Returns a model and a function that computes a loss whose graph saves about 8 MiB."""
+    """Returns a model, and a function that computes a loss. The graph of each loss keeps about 8
+    MiB alive."""
     torch = pytest.importorskip("torch")
     layers = torch.nn.Linear(64, 1024), torch.nn.Tanh(), torch.nn.Linear(1024, 1)
     model = torch.nn.Sequential(*layers)
@@ -662,7 +663,7 @@ for step in range(1, 61):
 """
 
 
-def test_heap_and_diagnose_commands_name_the_growing_container(run_job):
+def test_heap_and_diagnose_commands_print_the_growing_container(run_job):
     run = run_job(sys.executable, "-c", JOB)
     assert run.status == 0, run.stderr
     name = "Store.cache"

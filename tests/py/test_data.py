@@ -139,7 +139,7 @@ def test_image_cache_accounts_for_the_bytes_of_each_image_mode(tmp_path):
         assert images.kept_bytes == 100 * pixel, mode
 
 
-def test_image_list_error_names_the_unreadable_image(paths, tmp_path):
+def test_error_for_an_unreadable_image_contains_its_name(paths, tmp_path):
     cut = tmp_path / "cut.png"
     cut.write_bytes(paths[0].read_bytes()[:60])
     text = tmp_path / "text.png"

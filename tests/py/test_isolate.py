@@ -257,7 +257,7 @@ def test_unpicklable_result_of_an_isolated_call_is_an_error():
         ebb.isolate(functions.unpicklable_result)
 
 
-def test_error_for_a_killed_isolated_process_names_the_signal():
+def test_error_for_a_killed_isolated_process_contains_the_signal():
     with pytest.raises(ebb.IsolatedError, match="die ended without a result: .*SIGKILL") as caught:
         ebb.isolate(functions.die, signal.SIGKILL)
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)

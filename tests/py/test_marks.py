@@ -78,7 +78,7 @@ def test_hello_mark_has_versions_of_imported_packages(marks, monkeypatch):
     assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
 
 
-def test_checkpoint_stays_requested_until_it_is_reported_written(marks, monkeypatch):
+def test_checkpoint_remains_requested_until_reported_as_written(marks, monkeypatch):
     monkeypatch.setattr(_marks, "_has_hello", False)
     assert not ebb.checkpoint_requested()
     hello = dict(line.split("=", 1) for line in received(marks)[0].splitlines())

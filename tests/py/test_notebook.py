@@ -53,7 +53,7 @@ def test_summary_of_a_cell_contains_its_number_of_steps(shell, shown):
 
 
 @needs_library
-def test_cell_output_names_the_growing_line(shell, shown):
+def test_cell_output_shows_the_growing_line(shell, shown):
     shell.run_cell("%%ebb\nsize = 1000\nkept = [bytes(size) for _ in range(5000)]")
     summary, = shown
     assert summary.lines[0].endswith("MiB  cell:3  kept = [bytes(size) for _ in range(5000)]")

@@ -127,7 +127,7 @@ def test_healthy_tests_pass_with_the_ebb_option(tested):
     assert (status, outcomes(output)) == (0, {"passed": 9}), output
 
 
-def test_leaking_tests_fail_and_the_report_names_line_and_growth(tested):
+def test_leaking_tests_fail_and_the_report_shows_line_and_growth(tested):
     status, output = tested(LEAKS, "--ebb")
     assert (status, outcomes(output)) == (1, {"failed": 5}), output
     parts = re.split(r"^_+ (test_\w+) _+$", output, flags=re.MULTILINE)
@@ -231,7 +231,7 @@ async def test_async():
     assert "leaking: +1" in output, output
 
 
-def test_test_that_keeps_a_tensor_fails_and_names_the_line(tested):
+def test_test_that_keeps_a_tensor_fails_and_the_line_is_reported(tested):
     pytest.importorskip("torch")
     text = """
 import torch

@@ -82,7 +82,7 @@ def our_calls(function, *args):
 
 
 def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
-    """Returns a Trainer for a small network with dropout, with reproducible random numbers."""
+    """Returns a Trainer for a small network with dropout. The random numbers are reproducible."""
     import torch
     from transformers import Trainer, TrainingArguments, set_seed
 

@@ -77,7 +77,7 @@ static void explicit_bzero_clears_exactly_the_given_bytes(void **state)
     assert_memory_equal(bytes, "\0\0\0\0\0t", 7);
 }
 
-static void sigabbrev_np_names_the_standard_signals_and_no_others(void **state)
+static void sigabbrev_np_knows_the_standard_signals_and_no_others(void **state)
 {
     (void)state;
     for (int n = -1; n <= SIGRTMAX + 1; n++) {
@@ -100,7 +100,7 @@ int main(void)
         cmocka_unit_test(gettid_of_the_only_thread_returns_the_process_id),
         cmocka_unit_test(getdents64_lists_a_folder_and_fails_on_a_file),
         cmocka_unit_test(explicit_bzero_clears_exactly_the_given_bytes),
-        cmocka_unit_test(sigabbrev_np_names_the_standard_signals_and_no_others),
+        cmocka_unit_test(sigabbrev_np_knows_the_standard_signals_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
