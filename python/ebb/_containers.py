@@ -382,9 +382,9 @@ class _Followed:
     ) -> None:
         self.name = name
         self.limit = limit  # maximum number of entries, or 0
-        # True if this stands for the entries of all containers inside the container
+        # True if this object follows the entries of all containers inside the container
         self.is_nested = is_nested
-        # True if found through a variable of the program
+        # True if the container was found through a variable of the program
         self.is_variable = False
         self.entry_bytes = entry_bytes
         self.first = self.length = self.highest = length

@@ -163,7 +163,7 @@ class Tracker:
         self._has_just_ended = False
         self._looks_ahead = False  # True once a step was seen after the end of its pass
         self._sent_length = 0  # the number of steps per epoch last sent
-        # number of steps of a pass, by its number of batches
+        # number of steps in a pass, by the number of batches in the pass
         self._steps_of: dict[int, int] = {}
         self._suffix: Optional[str] = None
         self._tail: Optional[str] = None  # lines that most step marks end with
@@ -173,7 +173,8 @@ class Tracker:
         # until this time, steps sent by the job itself are counted without further checks
         self._check_due = 0.0
         self._pid, self._is_worker = 0, False  # the process for which _is_worker was determined
-        # line added to marks if steps are counted from the start of this process
+        # line added to marks if step numbers count from the start of this process, not of the
+        # training
         self._counted = ""
 
     # ---- sending ----

@@ -216,7 +216,7 @@ class _Hooks:
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         t = self._now(trainer)
-        if trainer.is_last_batch:  # an epoch without its last batch ended early
+        if trainer.is_last_batch:  # otherwise the epoch ended early
             epoch, step = trainer.current_epoch + 1, trainer.global_step
             wire().mark("epoch", True, step=step, epoch=epoch, rank=t.rank)
 

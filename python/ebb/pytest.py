@@ -33,8 +33,8 @@ _FIRST_CHECK = 64
 _LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
-_MAX_S = 15.0  # maximum seconds of wall time; limits blocks that wait, and busy machines
-# growth in bytes that ends the loop, even before _LEAK_ITERATIONS
+_MAX_S = 15.0  # maximum seconds of wall time, for code that waits and for busy machines
+# the loop ends after growth of this many bytes, even before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
 _LINE_ITERATIONS = 16  # number of iterations during which ebb searches for the growing line
 # number of iterations before that search, because objects of the first iterations may be replaced

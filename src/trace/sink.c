@@ -185,7 +185,7 @@ static int turn(struct shared *sh, const struct op *op)
 }
 
 /* Signals the eventfd. The caller holds the lock. The eventfd's counter cannot overflow, because
- * few errors and wake-ups increment it. */
+ * only errors and wake-ups increment it, and both are rare. */
 static void send_event(const struct shared *sh)
 {
     uint64_t one = 1;

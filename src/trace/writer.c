@@ -83,7 +83,8 @@ static void drop_dead(struct trace_writer *w)
         }
         w->entities[kept] = *e;
         numbers_put(&w->map, entity_key(e->kind, e->id),
-                    /* cannot fail, because the table had at least as many entries before */
+                    /* the insertion cannot fail, because the table had at least as many entries
+                     * before */
                     (uint32_t)kept);
         kept++;
     }

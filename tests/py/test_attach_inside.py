@@ -241,7 +241,7 @@ BETWEEN = """
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None,
                     reason="transformers is not installed")
-def test_detach_unhooks_hf_trainers_created_while_attached(tmp_path):
+def test_detach_unhooks_hf_trainers_created_after_the_attach(tmp_path):
     run(tmp_path, HF[:HF.index("    trainer = Trainer(")] + """
     def make():
         return Trainer(Model(), arguments, train_dataset=Data(), callbacks=[At()])
@@ -256,7 +256,7 @@ def test_detach_unhooks_hf_trainers_created_while_attached(tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None,
                     reason="lightning is not installed")
-def test_detach_unhooks_lightning_trainers_created_while_attached(tmp_path):
+def test_detach_unhooks_lightning_trainers_created_after_the_attach(tmp_path):
     run(tmp_path, LIGHTNING[:LIGHTNING.index("    trainer = L.Trainer(")] + """
     def make():
         return L.Trainer(accelerator="cpu", max_steps=6, logger=False, enable_checkpointing=False,
@@ -314,7 +314,7 @@ def test_module_whose_import_ends_after_the_detach_is_not_hooked(tmp_path):
     """)
 
 
-def test_module_imported_while_attached_is_hooked(tmp_path):
+def test_module_imported_while_ebb_is_attached_is_hooked(tmp_path):
     pytest.importorskip("tqdm", reason="tqdm is not installed")
     run(tmp_path, """
     import sys
@@ -362,7 +362,7 @@ def test_attach_installs_hooks_even_if_profiler_library_is_missing(tmp_path):
                 "from ebb import _marks\n    _marks.step(7)"))
 
 
-def test_tracemalloc_started_while_attached_keeps_working(tmp_path):
+def test_tracemalloc_started_by_the_job_still_works_after_a_detach(tmp_path):
     run(tmp_path, """
     import tracemalloc
     ebb.start()

@@ -183,7 +183,7 @@ def test_keras_fit_sends_steps_epochs_and_evaluations(train, backend, per):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_keras_train_on_batch_call_is_counted_as_a_step(train, backend):
+def test_keras_call_of_train_on_batch_is_counted_as_a_step(train, backend):
     needs("keras", backend)
     text = KERAS.replace("PER", "1").splitlines()
     text[-1] = "for _ in range(6): model.train_on_batch(x, y)"

@@ -107,7 +107,7 @@ def test_last_trainer_step_is_sent_immediately_even_if_it_is_short(held, wire):
     assert wire.of("step")[-1]["STEP"] == "3"
 
 
-def test_epoch_ended_early_by_max_steps_sends_no_epoch_mark(wire, tmp_path):
+def test_no_epoch_mark_is_sent_if_max_steps_ends_the_epoch_early(wire, tmp_path):
     hf_trainer(tmp_path, 10, [hf.EbbCallback()], max_steps=8).train()
     (begin,) = wire.of("begin")
     assert (begin["STEPS_PER_EPOCH"], begin["MAX_STEPS"]) == ("5", "8")
@@ -280,7 +280,7 @@ def test_two_checkpoint_requests_are_both_answered(wire, tmp_path):
     ]
 
 
-def test_stop_request_makes_the_trainer_save_and_stop_at_one_step(wire, tmp_path):
+def test_stop_request_makes_the_trainer_save_and_stop_at_same_step(wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "9")]}
     trainer = hf_trainer(tmp_path, 20, [hf.EbbCallback()])
     trainer.train()

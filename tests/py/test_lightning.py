@@ -156,7 +156,7 @@ def test_short_lightning_step_takes_the_fast_path(callback, wire):
     assert wire.answers() == [("7", "failed")] and wire.steps()[-1] == 4
 
 
-def test_lightning_epoch_ended_early_by_max_steps_sends_no_epoch_mark(pl, callback, wire, tmp_path):
+def test_no_epoch_mark_is_sent_if_max_steps_ends_a_lightning_epoch(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=9, max_steps=8)
     assert wire.of("begin")[0]["MAX_STEPS"] == "8"
     assert wire.steps() == list(range(1, 9))
@@ -210,7 +210,7 @@ def test_only_the_newest_requested_lightning_checkpoints_are_kept(pl, callback, 
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
 
 
-def test_stop_request_makes_lightning_save_and_stop_at_one_step(pl, callback, wire, tmp_path):
+def test_stop_request_makes_lightning_save_and_stop_at_same_step(pl, callback, wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "8")]}
     trainer = fit(pl, tmp_path, [callback.EbbCallback()], examples=40)
     assert trainer.global_step == 4

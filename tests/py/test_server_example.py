@@ -162,7 +162,7 @@ def descendants(folder):
     return found
 
 
-def test_stopping_example_server_ends_its_jobs(tmp_path):
+def test_example_server_that_is_stopped_ends_its_jobs(tmp_path):
     with serving("server", tmp_path) as server:
         for mark in server.progress(server.start(100000)):
             if mark["kind"] == "step":

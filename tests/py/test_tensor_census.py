@@ -175,7 +175,7 @@ def test_object_found_by_a_reference_search_can_be_freed_afterwards():
         gc.enable()
 
 
-def test_reference_search_leaves_locals_of_functions_unchanged():
+def test_search_for_references_does_not_change_function_locals():
     def user(number):
         seen = locals()
         chain(Thing())

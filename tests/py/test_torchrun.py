@@ -1,4 +1,4 @@
-"""Tests torchrun with two agents on this machine, whose ranks run under ebb."""
+"""Tests torchrun with two agents on this machine. The ranks of both agents run under ebb."""
 
 import json
 import os

@@ -42,7 +42,7 @@ static void buffer_keeps_appended_bytes_in_order(void **state)
     buf_fini(&b);
 }
 
-static void buf_printf_grows_the_buffer_for_long_text(void **state)
+static void formatting_a_long_text_grows_the_buffer(void **state)
 {
     (void)state;
     char longer[5001];
@@ -78,7 +78,7 @@ static void buffer_that_failed_to_grow_stays_failed_until_cleared(void **state)
     buf_fini(&b);
 }
 
-static void buffer_reserve_refuses_a_size_that_overflows(void **state)
+static void reserving_an_overflowing_size_in_a_buffer_fails(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -282,9 +282,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zeroed_buffer_is_an_empty_string),
         cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
-        cmocka_unit_test(buf_printf_grows_the_buffer_for_long_text),
+        cmocka_unit_test(formatting_a_long_text_grows_the_buffer),
         cmocka_unit_test(buffer_that_failed_to_grow_stays_failed_until_cleared),
-        cmocka_unit_test(buffer_reserve_refuses_a_size_that_overflows),
+        cmocka_unit_test(reserving_an_overflowing_size_in_a_buffer_fails),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),
         cmocka_unit_test(fixed_size_integers_are_little_endian),

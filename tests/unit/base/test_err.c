@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 
-static void err_set_writes_the_message_and_returns_the_code(void **state)
+static void setting_an_error_stores_the_message_and_returns_the_code(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -18,14 +18,14 @@ static void err_set_writes_the_message_and_returns_the_code(void **state)
     assert_string_equal(err.text, "--limit: \"x\" is 7");
 }
 
-static void err_set_without_an_error_object_returns_the_code(void **state)
+static void setting_an_error_without_an_object_returns_the_code(void **state)
 {
     (void)state;
     assert_int_equal(err_set(NULL, -EIO, "lost"), -EIO);
     assert_int_equal(err_prefix(NULL, -EIO, "lost"), -EIO);
 }
 
-static void err_set_preserves_errno(void **state)
+static void setting_an_error_preserves_errno(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -73,7 +73,7 @@ static void error_truncation_never_splits_a_character(void **state)
     }
 }
 
-static void err_prefix_prepends_to_the_message(void **state)
+static void error_prefix_is_prepended_to_the_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -82,7 +82,7 @@ static void err_prefix_prepends_to_the_message(void **state)
     assert_string_equal(err.text, "cannot open a.ebb: no such file");
 }
 
-static void err_prefix_of_an_empty_message_becomes_the_message(void **state)
+static void error_prefix_of_an_empty_message_becomes_the_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -90,7 +90,7 @@ static void err_prefix_of_an_empty_message_becomes_the_message(void **state)
     assert_string_equal(err.text, "cannot open");
 }
 
-static void err_set_accepts_its_previous_message_as_argument(void **state)
+static void error_message_may_contain_the_previous_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -102,14 +102,14 @@ static void err_set_accepts_its_previous_message_as_argument(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_set_writes_the_message_and_returns_the_code),
-        cmocka_unit_test(err_set_without_an_error_object_returns_the_code),
-        cmocka_unit_test(err_set_preserves_errno),
+        cmocka_unit_test(setting_an_error_stores_the_message_and_returns_the_code),
+        cmocka_unit_test(setting_an_error_without_an_object_returns_the_code),
+        cmocka_unit_test(setting_an_error_preserves_errno),
         cmocka_unit_test(long_error_message_is_truncated),
         cmocka_unit_test(error_truncation_never_splits_a_character),
-        cmocka_unit_test(err_prefix_prepends_to_the_message),
-        cmocka_unit_test(err_prefix_of_an_empty_message_becomes_the_message),
-        cmocka_unit_test(err_set_accepts_its_previous_message_as_argument),
+        cmocka_unit_test(error_prefix_is_prepended_to_the_message),
+        cmocka_unit_test(error_prefix_of_an_empty_message_becomes_the_message),
+        cmocka_unit_test(error_message_may_contain_the_previous_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

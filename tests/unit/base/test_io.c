@@ -89,7 +89,7 @@ static void small_file_is_read_with_a_terminating_nul(void **state)
     close(fd);
 }
 
-static void file_longer_than_the_buffer_is_read_truncated(void **state)
+static void file_longer_than_the_buffer_is_truncated_when_read(void **state)
 {
     struct folder *f = *state;
     make_file("a", "hello");
@@ -256,7 +256,7 @@ static void failed_file_replacement_leaves_no_temporary_file(void **state)
     assert_int_equal(io_replace_file(f->fd, "a/", "x", 1), -EISDIR);
 }
 
-static void mkdir_parents_creates_all_missing_folders(void **state)
+static void creating_a_folder_also_creates_its_missing_parents(void **state)
 {
     (void)state;
     struct stat st;
@@ -269,7 +269,7 @@ static void mkdir_parents_creates_all_missing_folders(void **state)
     assert_int_equal(io_mkdir_parents(""), -ENOENT);
 }
 
-static void mkdir_parents_fails_if_a_component_is_a_file(void **state)
+static void creating_a_folder_fails_if_part_of_its_path_is_a_file(void **state)
 {
     (void)state;
     make_file("f", "");
@@ -277,7 +277,7 @@ static void mkdir_parents_fails_if_a_component_is_a_file(void **state)
     assert_int_equal(io_mkdir_parents("f/g"), -ENOTDIR);
 }
 
-static void mkdir_parents_accepts_a_link_to_a_folder(void **state)
+static void creating_a_folder_accepts_a_link_to_a_folder(void **state)
 {
     (void)state;
     struct stat st;
@@ -307,7 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(small_file_is_read_with_a_terminating_nul),
-        IN_A_FOLDER(file_longer_than_the_buffer_is_read_truncated),
+        IN_A_FOLDER(file_longer_than_the_buffer_is_truncated_when_read),
         IN_A_FOLDER(read_of_a_missing_file_returns_enoent),
         IN_A_FOLDER(file_of_maximum_size_is_read_and_larger_one_is_refused),
         cmocka_unit_test(data_larger_than_the_pipe_buffer_are_written_completely),
@@ -318,9 +318,9 @@ int main(void)
         IN_A_FOLDER(file_replacement_skips_temporary_names_that_already_exist),
         IN_A_FOLDER(temporary_files_of_killed_processes_are_removed),
         IN_A_FOLDER(failed_file_replacement_leaves_no_temporary_file),
-        IN_A_FOLDER(mkdir_parents_creates_all_missing_folders),
-        IN_A_FOLDER(mkdir_parents_fails_if_a_component_is_a_file),
-        IN_A_FOLDER(mkdir_parents_accepts_a_link_to_a_folder),
+        IN_A_FOLDER(creating_a_folder_also_creates_its_missing_parents),
+        IN_A_FOLDER(creating_a_folder_fails_if_part_of_its_path_is_a_file),
+        IN_A_FOLDER(creating_a_folder_accepts_a_link_to_a_folder),
         cmocka_unit_test(pidfd_refers_to_a_live_process_and_closes_on_exec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,7 +164,7 @@ static void hangup_event_is_delivered_even_if_not_requested(void **state)
     close(p[1]);
 }
 
-static void loop_add_fd_returns_the_error_if_epoll_refuses_the_fd(void **state)
+static void adding_an_fd_that_epoll_refuses_returns_the_error(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-loop.XXXXXX";
@@ -381,7 +381,7 @@ static void each_signal_reaches_only_its_own_source(void **state)
     assert_int_equal(one.calls, 0);
 }
 
-static void loop_free_restores_the_signal_mask(void **state)
+static void freeing_the_event_loop_restores_the_signal_mask(void **state)
 {
     (void)state;
     sigset_t mine, before, original;
@@ -438,7 +438,7 @@ static void child_exit_wakes_the_event_loop(void **state)
     assert_int_equal(WEXITSTATUS(status), 3);
 }
 
-static void loop_run_returns_after_stop_and_can_be_called_again(void **state)
+static void event_loop_returns_after_a_stop_and_can_run_again(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -490,7 +490,7 @@ int main(void)
         WITH_LOOP(loop_iteration_without_events_succeeds),
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
         WITH_LOOP(hangup_event_is_delivered_even_if_not_requested),
-        WITH_LOOP(loop_add_fd_returns_the_error_if_epoll_refuses_the_fd),
+        WITH_LOOP(adding_an_fd_that_epoll_refuses_returns_the_error),
         WITH_LOOP(callback_of_a_removed_source_is_not_called),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
         WITH_LOOP(nested_loop_iteration_frees_no_source_of_the_outer_one),
@@ -502,10 +502,10 @@ int main(void)
         WITH_LOOP(callback_of_an_expired_but_removed_timer_is_not_called),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
-        WITH_LOOP(loop_free_restores_the_signal_mask),
+        WITH_LOOP(freeing_the_event_loop_restores_the_signal_mask),
         WITH_LOOP(event_loop_refuses_a_signal_that_cannot_be_caught),
         WITH_LOOP(child_exit_wakes_the_event_loop),
-        WITH_LOOP(loop_run_returns_after_stop_and_can_be_called_again),
+        WITH_LOOP(event_loop_returns_after_a_stop_and_can_run_again),
         WITH_LOOP(interrupted_wait_does_not_end_the_event_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

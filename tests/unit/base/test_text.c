@@ -179,7 +179,7 @@ static void command_is(const char *in, size_t len, const char *want)
 }
 #define COMMAND_IS(literal, want) command_is(literal, sizeof(literal) - 1, want)
 
-static void command_text_shows_argument_boundaries(void **state)
+static void formatted_command_shows_argument_boundaries(void **state)
 {
     (void)state;
     COMMAND_IS("python\0train.py\0", "python train.py");
@@ -191,7 +191,7 @@ static void command_text_shows_argument_boundaries(void **state)
     COMMAND_IS("", "");
 }
 
-static void command_text_escapes_quotes_in_arguments(void **state)
+static void formatted_command_escapes_quotes_in_arguments(void **state)
 {
     (void)state;
     COMMAND_IS("it's ok\0", "'it\\'s ok'");
@@ -206,7 +206,7 @@ static void size_is(uint64_t bytes, const char *want)
     assert_string_equal(text_size(out, bytes), want);
 }
 
-static void size_text_has_three_digits_and_a_binary_unit(void **state)
+static void formatted_size_has_three_digits_and_a_binary_unit(void **state)
 {
     (void)state;
     size_is(0, "0 B");
@@ -220,7 +220,7 @@ static void size_text_has_three_digits_and_a_binary_unit(void **state)
     size_is(UINT64_C(3) << 60, "3.00 EiB");
 }
 
-static void size_text_that_rounds_up_uses_the_next_unit(void **state)
+static void formatted_size_that_rounds_up_uses_the_next_unit(void **state)
 {
     (void)state;
     size_is((1 << 20) - 1, "1.00 MiB");
@@ -245,7 +245,7 @@ static void time_is(uint64_t ns, const char *want)
     assert_string_equal(text_duration(out, ns), want);
 }
 
-static void duration_text_uses_natural_units(void **state)
+static void formatted_duration_uses_natural_units(void **state)
 {
     (void)state;
     time_is(0, "0 s");
@@ -258,7 +258,7 @@ static void duration_text_uses_natural_units(void **state)
     time_is(76 * 3600 * NS_PER_S, "3 d 4 h");
 }
 
-static void duration_text_that_rounds_up_uses_the_next_unit(void **state)
+static void formatted_duration_that_rounds_up_uses_the_next_unit(void **state)
 {
     (void)state;
     time_is(999999, "1 ms");
@@ -314,14 +314,14 @@ int main(void)
         cmocka_unit_test(text_fit_never_cuts_an_escape_sequence_in_two),
         cmocka_unit_test(text_fit_counts_zero_columns_for_a_combining_mark),
         cmocka_unit_test(text_fit_counts_two_columns_for_a_wide_character),
-        cmocka_unit_test(command_text_shows_argument_boundaries),
-        cmocka_unit_test(command_text_escapes_quotes_in_arguments),
-        cmocka_unit_test(size_text_has_three_digits_and_a_binary_unit),
+        cmocka_unit_test(formatted_command_shows_argument_boundaries),
+        cmocka_unit_test(formatted_command_escapes_quotes_in_arguments),
+        cmocka_unit_test(formatted_size_has_three_digits_and_a_binary_unit),
         cmocka_unit_test(approximate_numbers_have_two_significant_digits),
-        cmocka_unit_test(size_text_that_rounds_up_uses_the_next_unit),
+        cmocka_unit_test(formatted_size_that_rounds_up_uses_the_next_unit),
         cmocka_unit_test(signed_size_is_formatted_with_its_sign),
-        cmocka_unit_test(duration_text_uses_natural_units),
-        cmocka_unit_test(duration_text_that_rounds_up_uses_the_next_unit),
+        cmocka_unit_test(formatted_duration_uses_natural_units),
+        cmocka_unit_test(formatted_duration_that_rounds_up_uses_the_next_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,7 +246,7 @@ static void crash_while_sealing_neither_loses_nor_repeats_records(void **state)
     recording_fini(&rec);
 }
 
-static void part_of_a_recording_that_is_stored_twice_is_read_once(void **state)
+static void part_stored_twice_in_a_recording_is_read_once(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 11, .with_events = true}};
@@ -413,7 +413,7 @@ int main(void)
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
         cmocka_unit_test(process_events_of_a_lost_block_are_returned_with_the_next),
         cmocka_unit_test(crash_while_sealing_neither_loses_nor_repeats_records),
-        cmocka_unit_test(part_of_a_recording_that_is_stored_twice_is_read_once),
+        cmocka_unit_test(part_stored_twice_in_a_recording_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
         cmocka_unit_test(error_for_a_foreign_file_describes_its_content),
         cmocka_unit_test(path_that_is_not_a_regular_file_is_refused_as_recording),
