@@ -56,7 +56,7 @@ class Counters:
         return max(NOISE_BYTES, NOISE_SHARE * self.rss_start)
 
     def is_most_of(self, growth):
-        """Returns whether most of GROWTH is memory that the program keeps alive by its own count."""
+        """Returns whether, according to the program's own count, most of GROWTH is memory that it keeps alive."""
         return self.kept() > max(self.noise(), 0.5 * growth)
 
 
@@ -75,7 +75,7 @@ def came_after_the_pass(c, found):
 
 
 def ended_elsewhere(c, _):
-    """The claim is that growth did not stop at the end of the first epoch; it is wrong if the counted growth did."""
+    """The claim: growth did not stop at the end of the first epoch. It is wrong if the counted growth stopped there."""
     late = c.pass_steps - c.pass_steps // 10
     return (c.pass_steps > 0 and c.is_most_of(c.rss_growth)
             and c.grown(c.pass_steps + 1) < 0.1 * c.grown() and c.grown(late) > 0.02 * c.grown())
@@ -114,7 +114,7 @@ def lives_as_memory_grew(c, _):
     return c.grown() < 0.3 * c.rss_growth - SLACK_BYTES
 
 
-# ---- types of sentences; None if the program does not count what the sentence is about ----
+# ---- kinds of sentences, each with its check; None if the program counts nothing that could contradict it ----
 
 KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),
@@ -129,7 +129,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"the live heap changed by {SIZE}(?: \\(± {SIZE}\\))? while memory grew by {SIZE}",
      live_heap_changed),
     (r"the live heap grew along with resident memory", lives_as_memory_grew),
-    # about resident memory by type and time, which the program does not count
+    # sentences about resident memory by type and time, which the program does not count
     (f"memory grew by {SIZE}, from", None),
     (r"memory kept growing after", None),
     (r"memory grew gradually", None),
@@ -147,14 +147,14 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"shared memory grew by .*, of which .* is pinned for a GPU", None),
     (r"host memory grew by", None),
     (r"the verdict is", None),
-    # about objects and libraries, of which the program counts only the bytes
+    # sentences about objects and libraries; the program counts bytes, but not which objects or libraries have them
     (r"(Python objects|host tensors).* while memory grew by", None),
     (r"the growing tensors belong to no autograd graph", None),
     (r"torch is not imported in the growing process", None),
     (r"the growth is shared memory mapped", None),
     (r"torch(?: did not allocate|'s compiler allocated) the growing memory", None),
     (r"memory allocated for the compiler grew by", None),
-    # about processes and settings, which the program does not count
+    # sentences about processes and settings, which the program does not count
     (r"the watched process .* is not a launcher", None),
     (r"there is no .*worker among", None),
     (r"workers grow$", None),

@@ -106,7 +106,7 @@ def measure(name, options, cpus):
 
 
 def lane(options, number):
-    """Returns the measurements of one lane: for each round, {way: measurements}."""
+    """Returns the measurements of one lane: for each round, {remedy: measurements}."""
     cpus = sorted(os.sched_getaffinity(0))[number :: options.lanes]
     return [{name: measure(name, options, cpus) for name in WAYS} for _ in range(options.rounds)]
 

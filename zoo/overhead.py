@@ -154,7 +154,7 @@ def interval(found, part):
 
 
 def summary(found):
-    """Returns the lines of a table that has the median over all programs of each value, with its interval."""
+    """Returns the lines of a table: for each value, the median over all programs and its confidence interval."""
     lines = [f"| | median of the {len(found)} programs | 95 % of the median | half of them |",
              "|---|---|---|---|"]
     for part, (title, form) in PARTS.items():

@@ -28,7 +28,7 @@ COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", 
 DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step", "RSS MB", "growth named",
            "first of ebb heap"]
 KEYS = 2  # number of columns on the left that identify a run
-WHERE_MAX = 40  # maximum width of a source line's name in the details
+WHERE_MAX = 40  # maximum width of the first heap row's label in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
 # Eight runs of about ten seconds each for `make test`, of programs whose results do not depend on chance.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
@@ -95,7 +95,7 @@ def judge(*arguments):
 
 
 def verdicts(answer):
-    """Returns the verdicts on the job: that on the process tree if there is one, otherwise all."""
+    """Returns the verdicts on the job: only that on the process tree if it exists, otherwise one per process."""
     if answer is None:
         return []
     if "tree" in answer:
@@ -346,8 +346,8 @@ def print_all(runs, outcomes, args):
 
 
 def complaints(runs, outcomes, args):
-    """Returns the reasons for which `make zoo` fails. For runs of the small size, only results that are wrong at any
-    length are reported."""
+    """Returns the reasons for which `make zoo` fails. For runs of the small size, a result is reported only if it would
+    be wrong for a run of any length."""
     if args.size == "default":
         return table.regressions(outcomes, table.read())
     truths = {f"{name}-{variant}": truth for name, variant, _, truth in runs}

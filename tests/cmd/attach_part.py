@@ -1,5 +1,5 @@
-"""Makes a minimal installation of ebb, in which a fake records the calls of the module ebb._attach. The tests of
-`ebb attach` thus need only the program, not ebb's Python package."""
+"""Makes a minimal installation of ebb whose module ebb._attach is a fake that records each call. With it, the tests of
+`ebb attach` need only the ebb program, not ebb's Python package."""
 
 import pathlib
 import shutil

@@ -28,7 +28,7 @@ def binary():
 
 
 def make_recording(table, out, *marks):
-    """Creates the recording OUT from the CSV file TABLE and files of marks."""
+    """Creates the recording OUT from the CSV file TABLE and the files MARKS, which contain marks."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "table"
     subprocess.run([tool, table, out, *marks], check=True, timeout=PATIENCE_S)
     return out
@@ -78,7 +78,7 @@ def environment(changes=None):
 
 
 def run_ebb(*arguments, env=None, program=None, **options):
-    """Runs ebb until it exits. Output that is not UTF-8 is kept as escapes."""
+    """Runs ebb until it exits. In its output, bytes that are not UTF-8 become escapes."""
     options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([program or binary(), *map(str, arguments)], env=environment(env),
@@ -124,7 +124,8 @@ class Readers:
             self.fd = -1
 
     def names(self):
-        """Returns the name of each file closed so far, or None if this machine allows no inotify watch."""
+        """Returns the name of each file that was closed after reading, or None if this machine allows no inotify
+        watch."""
         if self.fd < 0:
             return None
         found, data = [], b""

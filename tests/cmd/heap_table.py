@@ -13,10 +13,10 @@ import subprocess
 CODES, SITES, NODES, LIVE, MODULES, TEXT_BYTES = 16384, 16384, 65536, 32768, 1024, 2 << 20
 PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
-# First part of the header: all fields up to the numbers of complete entries.
+# First part of the header: it ends with the number of complete entries of each kind.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
-# Second part of the header: interval, samples, ended samples, nanoseconds in hooks, dropped samples by reason, and
-# bytes in Python's arenas.
+# Second part of the header: interval, number of samples, number of samples that ended, nanoseconds spent in hooks,
+# dropped samples by reason, and bytes in Python's arenas.
 COUNTERS = struct.Struct("=QQQQ11QQ")
 DROPS = "nodes sites live thinned codes text modules unwind nested stale gpu".split()
 CODE = struct.Struct("=IIIIIIII")

@@ -1,6 +1,7 @@
 """Fake commands of Slurm, which run jobs on this machine and fail on request of a test.
 
-`make_slurm(folder)` makes FOLDER/bin with sbatch, squeue, scancel and sacct. Files in FOLDER change what they do:
+`make_slurm(folder)` makes FOLDER/bin with sbatch, squeue, scancel and sacct. These files in FOLDER change how the
+commands behave:
 
     down      every command fails as if Slurm's controller did not answer
     refuse    sbatch fails with the text of this file

@@ -191,7 +191,7 @@ def test_attach_to_an_already_attached_process_is_refused(attach, installed, ope
         assert refused(attach(job.pid), "already", f"ebb detach {job.pid}")
 
 
-def test_attach_all_option_includes_child_processes(attach, installed):
+def test_attach_command_with_all_option_includes_child_processes(attach, installed):
     code = """
         import os, sys, time
         kids = [os.fork() for _ in range(2)] if len(sys.argv) == 1 else []

@@ -112,7 +112,7 @@ def test_attach_works_without_ptrace_if_ebb_attach_variable_is_set(installed, fo
         assert process.communicate()[0] == "finished\n" and process.returncode == 0
 
 
-def test_attach_is_refused_without_ptrace_and_ebb_attach_variable(installed, folder):
+def test_attach_is_refused_without_ptrace_if_ebb_attach_is_not_set(installed, folder):
     with job(installed, folder, opts_in="0") as process:
         result = ebb(installed, folder, "attach", process.pid)
         assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")
@@ -140,8 +140,8 @@ def test_ctrl_c_cancels_attach_while_the_interpreter_lock_is_held(installed, fol
         assert attached.returncode == 2
         process.stdin.write("\n")
         process.stdin.flush()
-        # The helper thread handles requests in order, so the response to the detach request comes after that to the
-        # attach request.
+        # The helper thread handles requests in order, so it has answered the attach request once it answers the detach
+        # request.
         result = ebb(installed, folder, "detach", process.pid)
         assert "ebb is not attached to this process" in result.stderr
         assert installed.notes() == []

@@ -111,7 +111,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
     assert one["since"] is None and one["growth"] == []
     assert os.path.dirname(one["path"]) == str(job.folder / "census")
 
-    def by_step():  # Without a step for two seconds, a helper thread takes the census instead.
+    def by_step():  # If no step ends within two seconds, a helper thread takes the census.
         doc, _ = census_json(job.folder)
         return doc if doc["processes"][0]["census"]["at"] == "step" else None
 
@@ -132,7 +132,8 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
         text = run_ebb("census", job.folder, "--top", "3").stdout
         assert f"process {job.facts()['pid']}, step " in text
         is_whole = "at the end of the step, at a cost of" in text and "__main__.kept[" in text
-        return text if is_whole else None  # A census that reaches its time limit has no references.
+        # A census that reaches its time limit does not say which names refer to the objects.
+        return text if is_whole else None
 
     text = wait_for(census_text, "a census at the end of a step, in words")
     assert "torch is not imported in this process" in text and "since the census at step" in text
@@ -142,7 +143,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
 def test_census_of_job_without_steps_is_taken_by_a_helper_thread(job):
     job.start(PYTHON, "-c", JOB, "--idle", job.stop).wait_for_listeners()
 
-    def by_thread():  # A first census may still be taken at the end of the only step.
+    def by_thread():  # The first census may be taken when the only step ends.
         doc, status = census_json(job.facts()["pid"])
         [one] = doc["processes"]
         assert (status, doc["run"]) == (0, str(job.folder))
@@ -200,7 +201,7 @@ def test_census_skips_stale_socket(job):
 
 # ---- census of a finished run ----
 
-def test_census_of_finished_run_shows_last_stored_census(job):
+def test_census_command_shows_last_stored_census_of_a_finished_run(job):
     job.start(PYTHON, "-c", JOB, job.stop, env={"EBB_CENSUS_EVERY": "5"})
     wait_for(lambda: (job.folder / "census").exists() and
              len(list((job.folder / "census").glob("*.json"))) >= 2, "two censuses")
@@ -214,12 +215,12 @@ def test_census_of_finished_run_shows_last_stored_census(job):
     before, after = (json.loads((job.folder / "census" / name).read_text()) for name in kept[-2:])
     grown = sum(g["count"] for g in one["growth"] if g["name"] == "bytearray")
     assert grown == blocks(after) - blocks(before)
-    # A census that would take too long counts a sample of the objects.
+    # If counting all objects would take too long, a census counts only a sample of them.
     if not before["is_sampled"] and not after["is_sampled"]:
         assert grown == 5
 
 
-def test_census_command_advises_if_a_finished_run_stored_no_census(job):
+def test_census_error_explains_how_to_take_one_if_a_run_stored_none(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),

@@ -11,7 +11,7 @@ import pytest
 from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused
 from heap_jobs import not_sanitized
 
-# Keeps 1 MiB per step if the argument is "leak".
+# Leaks 1 MiB/step if the argument is "leak".
 JOB = """
 import os, socket, sys, time
 marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -47,7 +47,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_fail_on_leak_option_makes_a_leaking_job_exit_with_3(run, job, tmp_path):
+def test_leaking_job_exits_with_3_under_the_option_fail_on_leak(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -58,7 +58,7 @@ def test_fail_on_leak_option_makes_a_leaking_job_exit_with_3(run, job, tmp_path)
     assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
 
 
-def test_healthy_job_with_fail_on_undecided_option_exits_with_0(run, job, tmp_path):
+def test_healthy_job_exits_with_0_under_the_option_fail_on_undecided(run, job, tmp_path):
     result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
     assert (result.returncode, result.stderr) == (0, "")
     assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
@@ -71,11 +71,11 @@ def test_junit_file_marks_an_undecided_job_as_skipped(run, tmp_path):
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_fail_on_undecided_option_makes_a_short_job_exit_with_3(run):
+def test_short_job_exits_with_3_under_the_option_fail_on_undecided(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_fail_on_option_keeps_the_exit_status_of_a_failed_job(run, tmp_path):
+def test_failed_job_keeps_its_status_under_option_fail_on_undecided(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")
@@ -140,7 +140,7 @@ def test_compare_fails_if_the_peak_is_higher(compare):
     assert "allowed increase: 100 MiB" in result.stdout
 
 
-def test_compare_accepts_a_peak_increase_that_peak_option_allows(compare):
+def test_compare_accepts_a_higher_peak_within_the_peak_option(compare):
     assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
 
 

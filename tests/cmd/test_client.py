@@ -221,7 +221,7 @@ def list_of(server, active=(), ended=()):
     server.say("GET /api/v1/jobs", answer)
 
 
-def test_jobs_table_has_a_column_for_each_main_fact_of_a_job(server, client):
+def test_jobs_table_shows_state_and_memory_and_verdict_in_columns(server, client):
     queued = {**JOB, "id": 18, "state": "queued", "started_s": None, "memory": None,
               "verdict": None, "progress": None, "waits_for": "waits for memory: needs 24 GiB"}
     list_of(server, [queued, JOB], [DONE])
@@ -375,13 +375,13 @@ def test_logs_command_prints_nothing_for_an_empty_log(server, client):
 
 
 @pytest.mark.parametrize("lines", [0, 1, 10, 4999, 5000, 6000])
-def test_logs_tail_option_prints_the_last_lines(server, client, lines):
+def test_logs_command_with_tail_option_prints_the_last_lines(server, client, lines):
     Log(server, TEXT)
     wanted = TEXT.decode().splitlines(keepends=True)[5000 - lines if lines < 5000 else 0:]
     assert said(client("logs", "--tail", lines, 17), "".join(wanted))
 
 
-def test_logs_tail_option_handles_a_log_without_a_final_newline(server, client):
+def test_logs_command_with_tail_accepts_a_log_without_final_newline(server, client):
     Log(server, b"one\ntwo\nthree")
     assert said(client("logs", "-n", 2, 17), "two\nthree")
 
@@ -393,7 +393,7 @@ def test_logs_command_reports_the_size_of_the_dropped_log_part(server, client):
     assert result.stderr == "ebb: logs: 37000 bytes of the log were dropped here\n"
 
 
-def test_logs_follow_option_prints_the_log_until_the_job_ends(server, client):
+def test_logs_command_with_follow_prints_the_log_until_the_job_ends(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
 
     def job(query, body):
@@ -486,7 +486,7 @@ def test_polling_wait_command_returns_at_its_timeout(server, client):
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
 
-def test_logs_follow_option_polls_when_server_has_too_many_waiters(server, client):
+def test_logs_command_with_follow_polls_if_server_refuses_to_wait(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
     refusals = [True, True]
 

@@ -74,13 +74,13 @@ def test_job_with_missing_program_fails_with_status_127(client):
     assert 'command not found: "/no/such/program"' in result.stdout
 
 
-def test_submit_follow_option_prints_log_and_exits_with_job_status(client):
+def test_submit_with_follow_prints_the_log_and_returns_the_job_status(client):
     result = client("submit", "--follow", "--", "sh", "-c",
                     "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
     assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")
 
 
-def test_logs_follow_option_prints_new_output_of_a_running_job(client, tmp_path):
+def test_logs_command_with_follow_prints_new_output_of_a_running_job(client, tmp_path):
     number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
                            "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
     follower = client.start("logs", "-f", number)
@@ -101,7 +101,7 @@ def test_long_log_keeps_its_beginning_and_its_end(client):
     assert client("logs", "--tail", 3, number).stdout == "99998\n99999\n100000\n"
 
 
-def test_cancelled_running_job_records_the_cancel_reason(client):
+def test_cancel_reason_of_a_running_job_is_stored(client):
     number = client.submit("--name", "long", "--", "sleep", "600")
     client.wait_until(number, "running")
     assert "running" in client("jobs", "--state", "active").stdout

@@ -95,7 +95,7 @@ def test_termination_log_has_a_verdict_if_the_container_is_killed(tmp_path):
     assert log.read_text().startswith("the job was killed together with ebb; ")
 
 
-def test_termination_log_that_cannot_be_written_is_refused(tmp_path):
+def test_run_with_an_unwritable_termination_log_is_refused(tmp_path):
     refused_with(run_ebb("run", "--termination-log", tmp_path / "none" / "x", "--", "true", cwd=tmp_path),
                  "--termination-log: cannot write", status=125)
 

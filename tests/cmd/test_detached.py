@@ -148,7 +148,7 @@ def test_job_of_a_killed_supervisor_is_ended_and_marked_lost(guarded):
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_detached_job_is_restarted_without_viewers(guarded):
+def test_detached_job_without_viewers_is_restarted(guarded):
     result = detach(guarded, *LINES, "--restart", "--max-restarts", "1", "--resume-args",
                     "steps=5", *trainer())
     assert result.returncode == 0
@@ -201,7 +201,7 @@ def test_control_connection_receives_marks_progress_and_verdicts(guarded):
     guarded.wait_for_facts()
 
 
-def test_ninth_control_connection_closes_the_oldest_one(guarded):
+def test_oldest_control_connection_is_closed_when_a_ninth_is_opened(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     listeners = [Control(path) for _ in range(8)]
@@ -302,7 +302,7 @@ def test_cancelled_job_gets_sigterm_and_is_not_restarted(guarded):
     assert len(doc["segments"]) == 1
 
 
-def test_job_that_ignores_cancel_is_killed_together_with_children(guarded):
+def test_job_that_ignores_cancellation_is_killed_with_its_children(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         trap '' TERM
         (trap '' TERM; setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 1; done' &)
@@ -356,7 +356,7 @@ def test_checkpoint_request_is_accepted_while_the_guard_is_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_by_command_completes_when_done_file_appears(guarded):
+def test_checkpoint_made_by_a_command_is_complete_at_its_done_file(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)

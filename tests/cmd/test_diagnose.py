@@ -28,7 +28,7 @@ def make():
     return bytearray(os.urandom(64) * (1 << 14))  # LINE
 kept = []
 """
-# Keeps 1 MiB per step, or nothing.
+# Leaks 1 MiB/step if its second argument is "keep"; otherwise its memory does not grow.
 JOB = MARKS + """
 def train(steps, keep):
     mark(KIND="begin", STEPS_PER_EPOCH=20, MAX_STEPS=steps)
@@ -48,7 +48,7 @@ if len(sys.argv) > 3:
 """
 
 
-# Keeps 3 MiB per step for three seconds, pauses, and continues for one second.
+# Leaks 3 MiB/step for three seconds, pauses, and then leaks again for one second.
 SHORT = MARKS + """
 def train(first, last):
     for step in range(first, last):
@@ -84,8 +84,8 @@ def diagnosis_of_zoo(name):
 
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory):
-    """Returns the folder of a run that keeps 1 MiB per step, its summary, and the name of each file read in the
-    folder."""
+    """Returns the folder of a run that leaks 1 MiB/step, its summary, and the name of each file that ebb read
+    there."""
     folder = tmp_path_factory.mktemp("leaking")
     # At this interval a block of 1 MiB is almost certainly sampled, so the result does not depend on chance.
     job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--heap-interval", "128K",

@@ -39,7 +39,7 @@ def groups():
 
 def doctor_and_its_groups(ebb):
     """Runs `ebb doctor`; returns its findings and the cgroups that it left behind. The names of its cgroups contain its
-    pid; older cgroups belong to killed processes."""
+    pid; cgroups with another pid were left by processes that were killed."""
     before = groups()
     read, write = os.pipe()
     try:
@@ -143,7 +143,7 @@ def test_doctor_text_escapes_control_codes_in_malloc_settings(ebb):
     assert "MALLOC_ARENA_MAX=2" in text and "\x1b" not in text and r"\e[31mmalloc" in text
 
 
-def test_doctor_advises_on_low_open_file_limit(ebb):
+def test_doctor_warns_about_a_low_limit_on_open_files(ebb):
     def lower():
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
     found = findings(ebb("doctor", "--json", preexec_fn=lower))

@@ -176,7 +176,8 @@ def test_guard_detects_growth_across_short_lived_processes(guarded, where):
     assert doc["processes_seen"] > 1
     # The peak of a single process is measured by the kernel.
     assert 60 << 20 < doc["peak_process_bytes"] < 200 << 20
-    # Without a cgroup the peak is only an upper bound: pages shared by a running fork are included twice.
+    # Without a cgroup the peak is only an upper bound: pages that a running child shares with its parent are counted
+    # twice.
     if doc["guard"]["cgroup"]:
         assert doc["segments"][0]["peak_bytes"] < 200 << 20
 
@@ -199,7 +200,7 @@ def run_until(guarded, said, *arguments):
     return result
 
 
-def test_dry_run_option_prints_guard_actions_but_takes_none(guarded):
+def test_guard_in_dry_run_prints_its_actions_but_takes_none(guarded):
     result = run_until(guarded, "guard: (dry run) stopping the job", *LINES, "--dry-run",
                        *trainer("steps=150", "leak_kib=512", "save_ms=100", "checkpoint=saved",
                                 "until=enough"))
@@ -248,11 +249,11 @@ def test_job_that_ignores_sigterm_finishes_when_sigkill_is_disabled(guarded):
 
 
 def looks_at_level(folder):
-    """Returns the number of samples with more than 120 MiB."""
+    """Returns the number of samples in which a process has more than 120 MiB."""
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
-def test_job_with_low_headroom_runs_on_if_all_triggers_are_disabled(guarded):
+def test_low_headroom_has_no_effect_if_every_trigger_is_disabled(guarded):
     client = guarded.start(*LINES, "--no-level", "--no-forecast", *trainer(*FINISHES))
     run, = wait_for(guarded.run_dirs, "run.json")
     wait_for(lambda: looks_at_level(run.parent) > 3, "looks at a high level")
@@ -319,8 +320,8 @@ MORE = 10  # Enough steps for the test, but too few for another planned restart.
 
 
 def in_segments(count, *settings, first=":"):
-    """Returns a trainer for COUNT segments. The last segment trains for MORE steps; each earlier one trains until it is
-    stopped. FIRST is a shell command executed before each segment."""
+    """Returns a trainer for COUNT segments. MORE is the number of steps of the last segment; each earlier segment
+    trains until it is stopped. FIRST is a shell command executed before each segment."""
     steps = f"""
         if [ "$EBB_SEGMENT" -lt {count - 1} ]; then steps=100000
         else [ -e steps ] || echo $(($(cat saved) + {MORE})) > steps; steps=$(cat steps); fi

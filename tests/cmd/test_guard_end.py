@@ -76,7 +76,7 @@ def test_job_without_signal_handler_is_killed_by_forwarded_signal(guarded, numbe
 # ---- kill -9 ----
 
 def kill_at_some_moment(folder, victim, wait_s):
-    """Starts a job and kills a process of ebb (VICTIM) WAIT_S after that process has started. Returns an error message
+    """Starts a job and kills VICTIM, a process of ebb, WAIT_S seconds after it has started. Returns an error message
     or None."""
     folder.mkdir()
     jobs = Guarded(folder)
@@ -158,7 +158,7 @@ def kept(guarded):
     return client
 
 
-def test_keep_on_exit_option_lets_job_finish_if_ebb_run_is_killed(guarded):
+def test_job_with_keep_on_exit_option_finishes_if_ebb_run_is_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -170,7 +170,7 @@ def test_keep_on_exit_option_lets_job_finish_if_ebb_run_is_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_keep_on_exit_option_lets_job_outlive_a_killed_supervisor(guarded):
+def test_job_with_keep_on_exit_option_outlives_a_killed_supervisor(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
@@ -185,7 +185,7 @@ def test_keep_on_exit_option_lets_job_outlive_a_killed_supervisor(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_grandchildren_are_ended_when_a_keep_on_exit_job_exits(guarded, victim):
+def test_grandchildren_end_with_their_job_despite_keep_on_exit_option(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")

@@ -91,7 +91,7 @@ def test_run_summary_names_the_leaking_line(leaked):
     assert where(doc["heap"]["growing"][0]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_top_option_limits_rows(leaked):
+def test_heap_command_with_top_option_prints_fewer_rows(leaked):
     doc = heap(leaked.run, "--top", "1")
     assert len(doc["rows"]) == 1 < doc["row_count"]
     result = run_ebb("heap", leaked.run, "--top", "1")
@@ -99,7 +99,7 @@ def test_heap_top_option_limits_rows(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_heap_by_option_groups_rows_by_file_function_or_module(leaked, by, name):
+def test_by_option_of_heap_groups_rows_by_file_function_or_module(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":
@@ -114,7 +114,7 @@ def test_heap_command_can_group_rows_by_library(leaked):
     assert any("python" in library for library in libraries)
 
 
-def test_heap_stacks_option_shows_the_callers_of_each_row(leaked):
+def test_stacks_option_of_heap_shows_the_callers_of_each_row(leaked):
     result = run_ebb("heap", leaked.run, "--stacks", "--top", "1")
     assert re.search(r"job\.py:\d+ <module>", result.stdout)
 
@@ -125,7 +125,7 @@ def branches(node):
         yield from branches(child)
 
 
-def test_each_heap_tree_row_is_the_sum_of_its_children(leaked):
+def test_each_row_of_the_heap_tree_is_the_sum_of_its_children(leaked):
     tree = heap(leaked.run, "--tree")["tree"]
     for node in branches(tree):
         below = sum(child["live_bytes"] for child in node["children"])
@@ -143,7 +143,7 @@ def first_step(leaked):
     return heap(leaked.run)["steps"]["first"]
 
 
-def test_heap_since_option_shows_growth_after_the_given_step(leaked):
+def test_since_option_of_heap_shows_growth_after_the_given_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     doc = heap(leaked.run, "--since", middle)
@@ -155,7 +155,7 @@ def test_heap_since_option_shows_growth_after_the_given_step(leaked):
     assert "since" in run_ebb("heap", leaked.run, "--since", middle).stdout
 
 
-def test_heap_diff_option_accepts_one_range_or_two_steps(leaked):
+def test_diff_option_of_heap_accepts_one_range_or_two_steps(leaked):
     begin = first_step(leaked)
     docs = [heap(leaked.run, "--diff", f"{begin}..{LAST_STEP}"),
             heap(leaked.run, "--diff", begin, LAST_STEP)]
@@ -168,7 +168,7 @@ def test_heap_diff_option_accepts_one_range_or_two_steps(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_survivors_option_excludes_blocks_newer_than_a_step(leaked):
+def test_survivors_option_of_heap_excludes_blocks_newer_than_a_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     held = []
@@ -207,7 +207,7 @@ def test_heap_refuses_contradicting_options(leaked, flags, said):
     assert refused(run_ebb("heap", leaked.run, *flags), f"heap: {said}")
 
 
-def test_heap_pid_option_selects_one_process(leaked):
+def test_pid_option_of_heap_selects_one_process(leaked):
     pid = facts(leaked.run)["pid"]
     assert heap(leaked.run, "--pid", pid) == heap(leaked.run)
     assert refused_with(run_ebb("heap", leaked.run, "--pid", pid + 1),
@@ -327,7 +327,7 @@ def test_invalid_heap_intervals_are_refused(tmp_path, size):
                    f'run: --heap-interval: "{size}" is not a size from 4K to 1G', status=125)
 
 
-def test_small_python_objects_are_not_profiled_when_disabled(tmp_path):
+def test_small_objects_are_not_profiled_under_no_heap_python_option(tmp_path):
     result, _ = run_python(tmp_path, QUIET, flags=["--no-heap-python"])
     doc = heap(result.run)
     assert result.returncode == 0 and doc["cost"]["python"]["small_objects"] is False
@@ -430,7 +430,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
+def test_heap_command_with_an_interval_prints_until_the_job_ends(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]
@@ -449,7 +449,7 @@ def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
     assert "\033" not in rest
 
 
-def test_heap_shows_last_saved_state_if_supervisor_is_unreachable(living, tmp_path):
+def test_heap_shows_last_saved_table_if_supervisor_is_unreachable(living, tmp_path):
     living.leak(10)
     # At most one snapshot per second is added to the heap history.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")

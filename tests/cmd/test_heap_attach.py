@@ -56,5 +56,5 @@ def test_blocks_allocated_before_attach_or_detach_can_be_freed_later(short):
 
 
 @not_sanitized
-def test_library_loaded_while_attached_is_sampled(short):
+def test_library_loaded_while_ebb_is_attached_is_sampled(short):
     assert is_clean(attaches(short, "plugin", 1, PROGRAMS / "module_plugin.so"))

@@ -115,7 +115,7 @@ def test_torch_library_with_unknown_symbols_is_not_hooked(receiver):
 
 
 def test_gpu_allocation_does_not_block_while_a_library_is_loading(receiver):
-    """The constructor of the loading library holds the dynamic linker's lock until the GPU block is allocated."""
+    """While the library is loaded, its constructor holds the dynamic linker's lock until the GPU block is allocated."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
     assert lines[0] == f"{LARGE} 1 0"
     assert len(gpu_samples(table)) == 1
@@ -218,7 +218,8 @@ for step in range(60):
 """
 
 
-# Starts with 450 MiB free of 8 GiB, little more than the reserve; grows by 2 MiB/step; resumes from its checkpoint.
+# Starts when 450 MiB of the GPU's 8 GiB are free, little more than the reserve; grows by 2 MiB/step; resumes from its
+# checkpoint.
 NEARLY_FULL = STANDIN + """
 import pathlib
 saved = pathlib.Path("saved")

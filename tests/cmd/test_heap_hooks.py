@@ -67,7 +67,7 @@ def live_bytes(table, kind=None):
 
 
 def is_consistent(table):
-    """Checks that the live samples are all samples minus those that ended or were dropped."""
+    """Checks that every sample is live, has ended or was dropped."""
     header = table.header()
     drops = header["drops"]
     gone = header["ends"] + drops["live"] + drops["thinned"] + drops["stale"]
@@ -130,7 +130,7 @@ def test_forked_child_has_its_own_heap_table(job, way):
         assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
 
 
-def test_allocations_of_a_vfork_child_are_in_the_parent_heap_table(job):
+def test_allocations_of_a_vfork_child_are_in_the_table_of_its_parent(job):
     result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
     parent = int(result.stdout.split()[0])
     (pid, table), = job.tables()
@@ -156,13 +156,13 @@ def test_heap_table_stays_consistent_while_libraries_load_and_unload(job):
     assert live_bytes(table) < 1 << 20
 
 
-def test_signal_handlers_on_small_stacks_may_allocate(job):
+def test_signal_handlers_can_allocate_on_small_stacks(job):
     result = job.run("handlers", settings="interval=64")
     assert (result.returncode, result.stdout) == (0, "300\n")
     table = job.table()
     assert is_consistent(table)
     assert table.header()["is_ended"]
-    # Destructors that run after that of ebb's library free memory; these frees must still be recorded.
+    # Memory freed by a destructor that runs later than the destructor of ebb's library must still be recorded.
     assert live_bytes(table, MAP) == 0
 
 
@@ -238,13 +238,14 @@ def test_allocation_by_a_custom_operator_new_is_counted_once(job):
 
 
 def assert_near(estimate, truth, interval):
-    """Checks that an estimate is within its sampling error. Valid if each block is much smaller than the interval."""
+    """Checks that an estimate is within its sampling error. The check is valid only if each block is much smaller than
+    the sampling interval."""
     deviation = math.sqrt(interval * truth)
     assert abs(estimate - truth) <= SURE * deviation, (estimate, truth, deviation)
 
 
 def site_names(table, sites, name):
-    """Maps each call site to the function in the program NAME that contains it."""
+    """Maps each call site to the function that contains it. NAME is the program of the call sites."""
     module = 1 + next(i for i in range(table.header()["modules"])
                       if table.module_path(i).endswith("/" + name))
 

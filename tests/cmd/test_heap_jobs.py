@@ -311,7 +311,7 @@ def test_oom_killed_job_leaves_complete_heap_file(tmp_path, small_cgroup):
 
 
 def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
-    # With a cgroup, the kernel might kill the job before the guard does on a busy machine.
+    # On a busy machine, the kernel might kill a job in a cgroup before the guard does.
     result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
                                                     "--no-cgroup"])
     assert result.returncode == 124, result.stderr

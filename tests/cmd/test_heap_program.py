@@ -186,7 +186,7 @@ def test_first_heap_row_names_a_function_of_the_program(tmp_path, text, function
     assert (own["file"], own["line"]) == (str(path), line_of(path, "# HERE"))
 
 
-def test_python_code_run_by_exec_is_treated_as_user_code(tmp_path):
+def test_code_executed_by_the_exec_function_is_treated_as_user_code(tmp_path):
     path = write(tmp_path, CALLED.format("""
 cell = "def collect():\\n    kept.append(plots.table(2 << 20))\\n"
 exec(compile(cell, "<cell 1>", "exec"))
@@ -196,7 +196,7 @@ call = collect
     assert (own["file"], own["line"], own["function"]) == ("<cell 1>", 2, "collect")
 
 
-def test_package_run_with_python_dash_m_is_treated_as_user_code(tmp_path):
+def test_package_started_by_python_dash_m_is_treated_as_user_code(tmp_path):
     source = tmp_path / "source"
     (source / "trainer").mkdir(parents=True)
     (source / "trainer" / "__init__.py").touch()

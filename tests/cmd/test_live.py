@@ -46,7 +46,7 @@ def test_invalid_websocket_handshake_is_refused(server, changes, status, sentenc
         assert sentence in json.loads(body)["error"]["message"]
 
 
-def test_viewer_over_the_maximum_number_is_refused():
+def test_viewer_beyond_the_maximum_number_of_viewers_is_refused():
     with Server(viewers=2) as server:
         first, second = Viewer(server), Viewer(server)
         with Viewer(server) as third:
@@ -144,7 +144,7 @@ def test_viewer_receives_log_output_written_after_it_subscribed(server):
             assert one.message() == {"type": "log", "id": 1, "offset": 13, "text": "both\n"}
 
 
-def test_long_log_message_is_split_between_characters(server):
+def test_long_log_message_is_never_split_inside_a_character(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
@@ -157,7 +157,7 @@ def test_long_log_message_is_split_between_characters(server):
         assert text.decode() == "x" + "ä€😀" * 5000
 
 
-def test_log_output_faster_than_the_viewer_reads_is_skipped(server):
+def test_log_output_is_skipped_if_the_viewer_reads_too_slowly(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
@@ -392,7 +392,7 @@ def test_viewer_with_an_incomplete_frame_does_not_delay_others():
             assert half.closed()[0] == 1013
 
 
-def test_server_exit_closes_each_viewer_with_a_close_code():
+def test_exiting_server_sends_each_viewer_a_close_code():
     with Server() as server:
         viewers = [Viewer(server) for _ in range(5)]
     for viewer in viewers:

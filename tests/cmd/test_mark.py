@@ -66,14 +66,14 @@ def test_mark_command_refuses_an_overlong_mark(ebb, receiver):
     assert ebb("mark", "KIND=x", "A=" + "y" * 8000, env=env).returncode == 0
 
 
-def test_mark_command_outside_a_run_fails_without_quiet_option(ebb):
+def test_mark_command_fails_outside_a_run_unless_quiet_is_given(ebb):
     for env in ({"EBB_SOCKET": None}, {"EBB_SOCKET": ""}):
         assert refused_with(ebb("mark", "KIND=step", env=env), "EBB_SOCKET is not set", "--quiet")
         result = ebb("mark", "-q", "KIND=step", env=env)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_mark_command_with_unusable_socket_fails_without_quiet(ebb, receiver):
+def test_mark_command_fails_at_a_bad_socket_unless_quiet_is_given(ebb, receiver):
     path = receiver.getsockname()
     env = {"EBB_SOCKET": path}
     receiver.close()

@@ -79,7 +79,7 @@ def test_options_after_operands_are_accepted_until_a_double_dash(ebb):
     assert refused_with(ebb("export", "--csv", "--", "--nonexistent"), "--nonexistent")
 
 
-def test_errors_escape_command_line_arguments(ebb):
+def test_control_characters_of_arguments_are_escaped_in_errors(ebb):
     result = ebb("\x1b[31mred\n\u202eevil")
     assert refused_with(result, r"\e[31mred\n\u{202e}evil")
     result = subprocess.run([binary(), b"--\xff\x9b"], capture_output=True, env=environment())

@@ -1,5 +1,6 @@
-"""Tests with `ebb run --fail-on leak` that ebb's own memory does not grow: the server's under requests and jobs, and
-the engine's at a high sample rate. The drivers report each iteration as a step."""
+"""Tests with `ebb run --fail-on leak` that ebb's own memory does not grow: neither in a server that handles many
+requests and jobs, nor in the engine at a high sample rate. The programs that drive them report each iteration as a
+step."""
 
 import json
 import sys

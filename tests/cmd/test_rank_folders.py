@@ -119,7 +119,7 @@ def test_ranks_run_without_a_recording_in_a_read_only_folder(mounted, local):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
     """A file server that maps root to nobody refuses access in the same way."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # not in tmp_path: only its owner could enter it
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # tmp_path is unsuitable: only its owner can enter it
         shared, local = pathlib.Path(made), pathlib.Path(made, "local")
         local.mkdir()
         shared.chmod(0o755)
@@ -131,7 +131,7 @@ def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
 
 
 def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
-    """Simulates supervisors that hang in a file system: SIGSTOP has the same effect for the ranks."""
+    """SIGSTOP stops the supervisors. For the ranks, this is the same as supervisors that hang in a file system."""
     job = Job(tmp_path, local, status=3)
     wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
     pids = [node(tmp_path, number)["supervisor_pid"] for number in (0, 1)]

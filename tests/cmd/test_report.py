@@ -17,7 +17,7 @@ from commands import (PATIENCE_S, PYTHON, Readers, binary, environment, make_rec
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
 
-# Sends marks with a hostile name, and keeps argv[1] bytes per step.
+# Sends marks with a hostile name, and leaks argv[1] bytes in each step.
 JOB = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -140,7 +140,7 @@ def test_report_page_of_a_full_day_is_smaller_than_2_mb(tmp_path):
     assert (data["guard_seen"], len(data["guard"]), data["processes_seen"]) == (288, 200, 108)
     assert {s["of"] for s in data["series"]} == {"job", "process", "machine", "gpu", "figure"}
     assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
-    # Evaluations cause short spikes, which must survive the reduction to fewer points.
+    # Evaluations cause short spikes, which the page must show although it has fewer points than the recording.
     main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
     # The kernel's peak includes memory used between two samples.
     peak = next(p["peak_bytes"] for p in data["processes"] if p["pid"] == 4001)
@@ -209,7 +209,7 @@ def test_report_refuses_two_formats_at_once(leak):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Creates recordings from tables: one of a leak of 1 MiB/step and one without growth."""
+    """Creates two recordings from tables: one leaks 1 MiB/step, the other does not grow."""
     marks = [{"t": t, "kind": "step", "step": t} for t in range(600)]
     marks.insert(0, {"t": 0, "kind": "begin", "steps_per_epoch": 50})
     folders = [tmp_path_factory.mktemp("two") / name for name in ("before", "after")]
@@ -244,7 +244,7 @@ def test_swapping_the_compared_runs_turns_a_fix_into_a_regression(two):
 
 
 def recorded(folder, steps, rate, pass_steps=50):
-    """Creates a run of STEPS steps, one per second, that keeps RATE bytes per step."""
+    """Creates a run of STEPS steps, one per second, that leaks RATE bytes/step."""
     folder.mkdir()
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": pass_steps}]
     marks += [{"t": t, "kind": "step", "step": t} for t in range(1, steps + 1)]
@@ -252,7 +252,7 @@ def recorded(folder, steps, rate, pass_steps=50):
     return table(folder, rows, marks)
 
 
-# before and after: (bytes kept per step, number of steps).
+# before and after: (leaked bytes per step, number of steps).
 @pytest.mark.parametrize("before, after, answer, sentence", [
     ((MIB, 600), (0, 300), "fixed", "The fix worked: the first run was leaking, the second is "),
     ((MIB, 300), (0, 2000), "fixed", "The fix worked"),
@@ -283,7 +283,7 @@ def late(folder, seconds, leaks_from):
     return table(folder, rows)
 
 
-def test_comparison_with_a_too_short_run_answers_unknown(tmp_path):
+def test_change_of_growth_is_unknown_if_a_compared_run_is_too_short(tmp_path):
     before = late(tmp_path / "a", 1800, 900)
     short, long = late(tmp_path / "b", 600, 9999), late(tmp_path / "c", 1800, 9999)
     doc = json.loads(page_of("--compare", before, short, "--json"))
@@ -364,7 +364,7 @@ def test_report_refuses_file_that_is_not_a_recording(leak, tmp_path, make):
     assert len(doc["trouble"]) == 1 and doc["verdict"]["tree"]
 
 
-def test_report_error_names_the_newer_recording_version(leak, tmp_path):
+def test_report_error_names_the_version_of_a_newer_recording(leak, tmp_path):
     raw = bytearray((leak / "trace.ebb").read_bytes())
     struct.pack_into("<H", raw, 8, 99)
     (tmp_path / "trace.ebb").write_bytes(raw)

@@ -677,7 +677,7 @@ def test_ctrl_z_suspends_job_and_ebb_until_fg_resumes_both(terminal, tmp_path):
     terminal.wait("finished")
 
 
-def test_window_size_change_reaches_the_job(terminal):
+def test_change_of_the_window_size_is_passed_on_to_the_job(terminal):
     terminal.type(f"'{binary()}' run -q -- bash -c 'echo rea\"\"dy; while sleep 0.1; do stty size; "
                   "done'")
     terminal.wait("ready")

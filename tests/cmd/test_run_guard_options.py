@@ -249,7 +249,7 @@ def test_config_file_may_be_read_from_a_pipe(ebb, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_config_file_errors_show_control_characters_escaped(job):
+def test_control_characters_are_escaped_in_config_file_errors(job):
     (job.folder.parent / "guard.conf").write_text("\u202elimit = 2G\n")
     assert refused_with(job("--config", "../guard.conf"), r"\u{202e}limit", status=125)
     assert not_started(job)

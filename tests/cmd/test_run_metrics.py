@@ -68,7 +68,7 @@ def test_promtool_accepts_the_metrics_of_a_run(job, promtool):
     assert done.returncode == 0, done.stderr
 
 
-def test_run_metrics_escape_markup_in_the_job_name(job):
+def test_markup_in_the_job_name_is_escaped_in_the_metrics_of_a_run(job):
     port = port_of(job("--metrics", "127.0.0.1:0", "--name", 'a"} 1\nb{x="\x1b'))
     text = ask(port)[2]
     labels = {SAMPLE.match(line).group(0) for line in text.splitlines() if line[0] != "#"}

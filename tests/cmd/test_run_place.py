@@ -1,5 +1,5 @@
 """Tests the paths that `ebb run` adds to PYTHONPATH and LD_PRELOAD. If the path of ebb's installation contains a
-separator of these variables, ebb uses a symbolic link to it while the job runs."""
+character that separates paths in these variables, ebb uses a symbolic link to it while the job runs."""
 
 import json
 import os

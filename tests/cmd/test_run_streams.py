@@ -325,7 +325,7 @@ def test_output_still_in_pipes_when_the_job_ends_is_delivered(tmp_path):
     assert (tmp_path / "r/log.txt").read_bytes() == out
 
 
-def test_slow_reader_of_the_output_receives_all_of_it(tmp_path):
+def test_slow_reader_receives_the_whole_output(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
                                 "head -c 700000 /dev/zero; exit 3"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -337,7 +337,7 @@ def test_slow_reader_of_the_output_receives_all_of_it(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (700000, 3)
 
 
-def test_full_nonblocking_output_pipe_loses_no_output(tmp_path):
+def test_no_output_is_lost_if_a_nonblocking_output_pipe_is_full(tmp_path):
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
     process = subprocess.Popen([binary(), "run", "-q", "--", "head", "-c", "300000", "/dev/zero"],
@@ -377,8 +377,8 @@ def test_job_exits_when_the_reader_of_stdout_or_stderr_is_gone(tmp_path, stream)
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice requires Python 3.10")
 def test_pipe_lock_held_by_a_reader_does_not_block_the_supervisor(tmp_path):
-    """The reader blocks in splice(), because it writes to a terminal stopped by Ctrl-S. pv blocks in the same way if
-    its disk hangs."""
+    """The reader blocks in splice(), because it writes to a terminal stopped by Ctrl-S. A reader such as pv blocks in
+    the same way if its disk hangs."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
     read, write = os.pipe()
@@ -534,7 +534,7 @@ def test_job_inherits_sigpipe_and_sigxfsz_dispositions(tmp_path):
     assert not ignored >> (signal.SIGPIPE - 1) & 1 and not ignored >> (signal.SIGXFSZ - 1) & 1
 
 
-def test_run_with_a_too_low_open_file_limit_exits_with_125(tmp_path):
+def test_run_exits_with_125_if_the_limit_on_open_files_is_too_low(tmp_path):
     result = subprocess.run(
         [binary(), "run", "-d", tmp_path / "r", "--", "touch", tmp_path / "started"],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

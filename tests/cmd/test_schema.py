@@ -77,7 +77,7 @@ JOBS = {
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_output_of_show_json_follows_the_schema(ebb, tmp_path, kind):
+def test_json_of_the_show_command_follows_its_schema(ebb, tmp_path, kind):
     options, command = JOBS[kind]
     ebb("run", "-q", "-d", tmp_path / "run", *options, "--", *command)
     document = json.loads(ebb("show", "--json", tmp_path / "run").stdout)
@@ -85,7 +85,7 @@ def test_output_of_show_json_follows_the_schema(ebb, tmp_path, kind):
 
 
 @not_sanitized
-def test_growing_job_has_call_sites_and_a_diagnosis_in_show_json(ebb, tmp_path):
+def test_show_json_of_a_growing_job_has_call_sites_and_a_diagnosis(ebb, tmp_path):
     ebb("run", "-q", "-d", tmp_path / "run", "--", PYTHON, "-c", GROWS)
     document = json.loads(ebb("show", "--json", tmp_path / "run").stdout)
     assert document["heap"]["growing"] and document["diagnosis"]["hypotheses"]

@@ -353,7 +353,7 @@ def test_skipped_ctest_entry_is_not_reported_as_a_missing_program(tmp_path):
         assert result.stdout.splitlines()[-1] == counts
 
 
-def test_test_run_without_any_tests_fails(tmp_path):
+def test_test_run_that_contains_no_tests_fails(tmp_path):
     result = write_junit(tmp_path / "j.xml")
     assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)
 
@@ -421,7 +421,7 @@ def test_failing_build_configuration_fails_the_whole_test_run(whole_run, broken,
     assert whole_run(broken=broken) == (1, said)
 
 
-# In the fake ctest, test t fails, except when it is rerun alone (with -R) and the shell command CONDITION succeeds.
+# In the fake ctest, the test "t" passes only if it is rerun alone (with -R) and the shell command CONDITION succeeds.
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
 def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
@@ -496,7 +496,7 @@ FUZZED = """echo "INFO: seed corpus: files: 3"; echo "#9 DONE cov: 42 ft: 50 cor
 echo "stat::number_of_executed_units: 400"; echo "stat::new_units_added: 7"; echo "stat::peak_rss_mb: 31" """
 
 
-def test_fuzz_script_runs_targets_for_the_requested_executions(tmp_path):
+def test_fuzz_script_runs_targets_for_the_given_number_of_executions(tmp_path):
     result = fuzz(tmp_path, "--runs", "1000", "--jobs", "1", mark=FUZZED)
     assert result.returncode == 0, result.stdout + result.stderr
     name, executions, _, added, coverage, peak, crashes = result.stdout.splitlines()[1].split()

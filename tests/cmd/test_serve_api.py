@@ -162,7 +162,7 @@ def test_job_submitted_through_the_api_runs_and_succeeds(server):
     assert server.get(f"/jobs/{number}/run").json()["end"]["status"] == 3
 
 
-def test_job_list_filters_by_state_name_and_page(server):
+def test_job_list_can_be_filtered_by_state_and_name_and_paged(server):
     numbers = [server.submit("true", name="paged") for _ in range(5)]
     for number in numbers:
         server.wait(number)
@@ -217,7 +217,7 @@ def test_waiting_request_returns_when_the_job_reaches_the_state(server):
     ({"command": ["true"], "options": {"grace": "soon"}}, "grace"),
     ({"command": ["true"], "options": {"max-restarts": 3}}, "restart"),
 ])
-def test_error_for_an_invalid_submit_names_the_key(server, request_, word):
+def test_error_for_an_invalid_job_request_names_the_key(server, request_, word):
     answer = server.post("/jobs", request_)
     assert answer.status == 400 and word in answer.message(), answer
 
@@ -240,7 +240,7 @@ def test_invalid_json_is_refused(server, body):
 
 @pytest.mark.parametrize("body", [{"grace_s": -1}, {"grace_s": "1"}, {"grace_s": 1e9}, {"reason": 5},
                                   {"reason": "x" * 300}])
-def test_invalid_cancel_is_refused(server, done, body):
+def test_invalid_cancel_request_is_refused(server, done, body):
     assert server.post(f"/jobs/{done}/cancel", body).status == 400
 
 
@@ -761,7 +761,7 @@ def test_malformed_http_requests_are_refused(server, head):
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 ") or (REFUSES_ITSELF and not said), said
-    # The ambiguous request is also sent as the second one of a connection.
+    # The ambiguous request is also sent as the second request on a connection.
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
 
@@ -890,7 +890,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_read_only_clients_leave_slots_for_the_owner(server):
+def test_waiting_clients_with_a_read_only_token_leave_owner_slots(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -951,7 +951,7 @@ def test_owner_can_connect_while_others_exhaust_their_connections():
 
 
 def kept_by(server):
-    """Returns how many descriptors, how many child processes and how much anonymous memory the server has. File-backed
+    """Returns the server's number of descriptors, its number of child processes and its anonymous memory. File-backed
     memory is excluded because code may be paged out and in."""
     pid = server.process.pid
     status = open(f"/proc/{pid}/status").read()
@@ -1017,7 +1017,7 @@ def test_invalid_serve_options_are_refused(tmp_path, arguments, word):
     assert not (tmp_path / "state" / "sock").exists()
 
 
-def test_serve_check_option_reports_ok_and_creates_nothing(tmp_path):
+def test_check_option_of_serve_reports_ok_and_creates_nothing(tmp_path):
     result = said_by("--state-dir", tmp_path / "state", "--check")
     assert (result.returncode, result.stdout) == (0, "the configuration is valid\n")
     assert not (tmp_path / "state").exists()
@@ -1090,7 +1090,7 @@ def test_server_replaces_a_stale_socket_but_no_other_file(tmp_path):
         s.socket.unlink()
 
 
-def test_server_with_listen_none_serves_only_on_its_unix_socket():
+def test_server_started_with_listen_none_uses_only_its_unix_socket():
     with serving(listen="none") as s:
         assert s.ready.read_text() == f"unix:{s.socket}\n"
         assert s.get("/health", token=None, unix=True).status == 200
@@ -1100,7 +1100,7 @@ def test_server_with_listen_none_serves_only_on_its_unix_socket():
         s.process = None
 
 
-def test_server_with_no_auth_still_checks_the_host_header():
+def test_server_without_authentication_still_checks_host_header():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201
@@ -1153,7 +1153,7 @@ def test_full_disk_is_reported_until_space_is_free_again(tmp_path):
         s.wait(s.submit("true"))
         fill(folder / "filler")
         refused = None
-        for _ in range(200):  # Free pages of the database may still hold a few jobs.
+        for _ in range(200):  # Free pages of the database may still have space for a few jobs.
             answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
             if answer.status != 201:
                 refused = answer

@@ -1,4 +1,4 @@
-"""Tests `ebb serve --executor slurm` while accesses to the shared folder of run folders hang."""
+"""Tests `ebb serve --executor slurm` while accesses to the shared folder that contains the run folders hang."""
 
 import concurrent.futures
 import contextlib
@@ -36,7 +36,7 @@ def serving_shared(slurm, hanging, tmp_path, *arguments):
 
 
 def waiting(tmp_path, name):
-    """Returns a command that waits for the file NAME and appends to NAME.ran."""
+    """Returns a command that waits until the file NAME exists and then appends to the file NAME.ran."""
     return ["sh", "-c", f"echo x >>{tmp_path}/{name}.ran; until test -e {tmp_path}/{name}; do sleep 0.05; done"]
 
 
@@ -81,7 +81,7 @@ def test_job_purged_from_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging
         assert server.wait(job)["state"] == "succeeded"
 
 
-def test_jobs_submitted_while_the_runs_folder_hangs_run_once(slurm, hanging, tmp_path):
+def test_each_job_submitted_while_the_runs_folder_hangs_is_run_once(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         hanging.begin(tmp_path / "runs", server.process.pid)
         jobs = [server.submit(*waiting(tmp_path, f"j{i}"), name=f"j{i}") for i in range(12)]

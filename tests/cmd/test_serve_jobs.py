@@ -181,13 +181,13 @@ def test_cancelled_queued_job_never_runs(server):
 
 def test_starting_job_can_be_cancelled(server):
     number = server.submit("sleep", "600")
-    # The job may already run when it is cancelled.
+    # The job may already be running when it is cancelled.
     assert server.post(f"/jobs/{number}/cancel", {}).status == 202
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["reason"] == "by request"
 
 
-def test_job_that_ignores_cancel_is_killed_by_cancel_without_grace(server):
+def test_job_that_ignores_cancel_is_killed_at_a_grace_period_of_zero(server):
     number = server.submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the trap")
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 600}).status == 202
@@ -222,7 +222,7 @@ def test_checkpoint_request_is_refused_if_the_job_has_no_handler(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
-    def refusal():  # If the supervisor answers too late, the request is accepted instead.
+    def refusal():  # If the supervisor's answer comes too late, the server accepts the request; then it is sent again.
         answer = server.post(f"/jobs/{number}/checkpoint", {})
         return answer if answer.status == 409 else None
 
@@ -402,7 +402,7 @@ def test_job_is_killed_if_its_supervisor_and_sentinel_were_killed(server):
     assert not lock_of(server, number).exists()
 
 
-def test_job_that_kills_its_supervisor_at_start_is_reported_lost(server):
+def test_job_that_kills_its_supervisor_at_start_is_marked_as_lost(server):
     number = server.submit("sh", "-c", "read pid name state sentinel rest < /proc/$PPID/stat; "
                                        "kill -9 $sentinel $PPID", name="hold")
     job = server.wait(number)

@@ -93,7 +93,7 @@ def test_live_subscription_to_a_nonexistent_job_is_answered(server):
         assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
 
 
-def test_live_machine_message_has_the_same_keys_as_the_machine_api(server):
+def test_machine_message_of_live_stream_has_the_machine_api_keys(server):
     with allowed(server) as viewer:
         viewer.want(machine=True)
         machine = viewer.message("machine")

@@ -180,7 +180,7 @@ def test_restarted_server_waits_for_an_sbatch_that_is_still_running(slurm, tmp_p
     assert marks(tmp_path) == 1 and len(slurm.jobs()) == 1
 
 
-def test_job_that_slurm_ended_without_a_record_is_reported_lost(slurm, tmp_path):
+def test_job_ended_by_slurm_without_a_record_is_reported_as_lost(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600")
         server.wait(job, "running")
@@ -247,7 +247,7 @@ def test_reason_of_failed_slurm_job_names_the_missing_command(slurm, tmp_path):
     ({"slurm": {"--partition": "a"}}, 'slurm: a request cannot set the sbatch option "--partition"'),
     ({"env": {"SBATCH_QOS": "x"}}, 'env: "SBATCH_QOS" would set an option of sbatch'),
 ])
-def test_sbatch_options_that_are_not_allowed_are_refused(slurm, more, message):
+def test_disallowed_sbatch_options_are_refused(slurm, more, message):
     with serving_slurm(slurm) as server:
         answer = server.post("/jobs", {"command": ["true"], **more})
         assert answer.status == 400 and message in answer.message()
@@ -293,7 +293,7 @@ def test_server_start_error_names_the_missing_slurm_command(tmp_path):
     assert result.returncode == 2 and "cannot find the command sbatch in $PATH" in result.stderr
 
 
-def test_runs_dir_option_puts_run_folders_into_a_shared_folder(slurm, tmp_path):
+def test_server_creates_run_folders_in_the_folder_of_runs_dir_option(slurm, tmp_path):
     with serving_slurm(slurm, "--runs-dir", tmp_path / "shared" / "runs") as server:
         ended = server.wait(server.submit("true", name="x"))
         assert ended["state"] == "succeeded" and ended["run_dir"] == str(tmp_path / "shared" / "runs" / "1-x")

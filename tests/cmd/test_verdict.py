@@ -82,7 +82,7 @@ def ramp(seconds, per_second, start=300 * MIB):
 
 # ---- verdict words and exit statuses ----
 
-def test_verdict_leaking_exits_with_1_and_has_rate_and_time_to_oom(tmp_path):
+def test_leaking_verdict_has_exit_status_1_and_rate_and_time_to_oom(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, MIB)), "--limit", "8G")
     assert doc["verdict"] == "leaking"
     assert doc["rate_bytes_per_min"]["value"] == pytest.approx(60 * MIB, rel=0.15)
@@ -127,7 +127,7 @@ def test_csv_table_of_another_tool_is_read_with_units_and_groups(tmp_path):
     path = table(tmp_path / "g.csv", rows, "when,gpu,used")
     options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
     result = run_ebb("verdict", path, *options, "--json")
-    assert result.returncode == 1  # Each group is a job of its own, and the worst verdict decides the exit status.
+    assert result.returncode == 1  # Each group is judged separately; the worst verdict decides the exit status.
     doc = json.loads(result.stdout)
     assert doc["tree"] is None
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
@@ -213,13 +213,13 @@ def test_empty_file_is_refused_and_empty_table_is_undecided(tmp_path, ebb):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_verdict_of_few_samples_is_undecided_with_the_reason(tmp_path, rows):
+def test_verdict_on_too_few_samples_is_undecided_and_has_a_reason(tmp_path, rows):
     doc = verdict(table(tmp_path / "a.csv", ramp(rows, MIB)), "--limit", "1G")
     assert doc["verdict"] == "undecided" and doc["evidence"]
     assert doc["rate_bytes_per_min"] is None and doc["oom"] is None
 
 
-def test_table_rows_with_earlier_times_are_skipped_and_reported(tmp_path):
+def test_table_rows_with_decreasing_times_are_skipped_and_reported(tmp_path):
     rows = ramp(3000, 0)
     rows[1000:1003] = [(10, 900 * MIB), (11, 900 * MIB), (12, 900 * MIB)]
     doc = verdict(table(tmp_path / "a.csv", rows))
@@ -335,7 +335,7 @@ RECORDINGS = sorted(path for path in (ROOT / "zoo" / "recordings").glob("*.csv")
 
 @pytest.mark.parametrize("how", ["steps", "pass", "marks"])
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_verdict_never_confuses_leaks_and_benign_zoo_recordings(path, how):
+def test_leaks_and_benign_programs_of_the_zoo_are_never_confused(path, how):
     options = {"steps": (), "pass": ("--steps-per-epoch", "75"),
                "marks": ("--marks", path.with_suffix(".marks.jsonl"))}[how]
     doc = verdict(path, *options)
@@ -436,7 +436,7 @@ def run_all(folder):
 
 
 finished = begun_early(["test_verdict_of_a_recording_equals_the_live_verdict",
-                        "test_no_marks_option_ignores_recorded_marks",
+                        "test_recorded_marks_are_ignored_under_the_option_no_marks",
                         "test_verdict_of_a_finished_job_equals_that_in_run_json",
                         "test_limit_option_accepts_a_size_or_a_percentage"], run_all)
 
@@ -461,7 +461,7 @@ def test_verdict_of_a_recording_equals_the_live_verdict(finished, kind, word, op
     assert [c["to"] for c in changes if c["pid"] is None][-1] == word
 
 
-def test_no_marks_option_ignores_recorded_marks(finished, tmp_path):
+def test_recorded_marks_are_ignored_under_the_option_no_marks(finished, tmp_path):
     out = finished.result()[0] / "jobs" / "cache"
     doc = verdict(out, "--no-marks")
     assert doc["tree"]["rate_bytes_per_step"] is None
@@ -528,7 +528,7 @@ def h200(name, *options):
     return verdict(DATA / f"h200-{name}.csv", "--marks", DATA / f"h200-{name}.marks.jsonl", *options)
 
 
-def test_growth_by_lazily_opened_images_plateaus_after_epoch_one():
+def test_growth_by_lazily_opened_images_is_plateaued_after_epoch_one():
     doc = h200("lazy-pil")
     assert doc["verdict"] == "plateaued"
     assert doc["growth_ended"]["step"] == 83
@@ -567,7 +567,7 @@ GARDEN = TRACES / "model-garden" / "first_epoch_fill_traces.csv"
 
 
 @needs(GARDEN)
-def test_published_training_runs_are_plateaued_or_filling():
+def test_model_garden_runs_are_called_plateaued_or_filling():
     doc = verdict(GARDEN, "--group", "run")
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
     assert words.pop("prod_run1") == "filling"

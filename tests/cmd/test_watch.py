@@ -197,7 +197,7 @@ def test_closed_output_pipe_ends_watch_without_an_error():
             assert watch.stderr.read() == ""
 
 
-def test_watch_system_option_shows_all_processes_of_the_machine(ebb):
+def test_watch_with_system_option_shows_all_processes_of_the_machine(ebb):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--system", "--for", "1200ms", "--json")
@@ -211,7 +211,7 @@ def test_watch_system_option_shows_all_processes_of_the_machine(ebb):
     assert ticks[-1]["machine"]["total_bytes"] == total
 
 
-def test_watch_record_option_writes_a_recording(ebb, tmp_path):
+def test_watch_with_record_option_writes_a_recording(ebb, tmp_path):
     folder = tmp_path / "deep" / "run"
     with python(QUIET) as process:
         ready(process)
@@ -225,7 +225,7 @@ def test_watch_record_option_writes_a_recording(ebb, tmp_path):
     assert f"recording  {folder}" in result.stdout
 
 
-def test_watch_recording_contains_the_command_of_an_exited_job(ebb, tmp_path):
+def test_recording_made_by_watch_has_the_command_of_an_exited_job(ebb, tmp_path):
     folder = tmp_path / "run"
     with python(QUIET) as process:
         ready(process)
@@ -239,7 +239,7 @@ def test_watch_recording_contains_the_command_of_an_exited_job(ebb, tmp_path):
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 
 
-def test_watch_record_option_creates_a_folder_in_ebb_runs(ebb, tmp_path):
+def test_watch_with_record_option_creates_a_folder_in_ebb_runs(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
@@ -364,7 +364,7 @@ def test_watch_names_a_given_pid_that_exits_during_the_first_scan(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_watch_refuses_process_of_another_user_with_one_line(ebb_as_nobody):
+def test_watch_refuses_process_of_another_user_in_one_line(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:
@@ -483,7 +483,7 @@ def in_order(head, pids):
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
 
 
-def test_watch_attach_key_attaches_until_watch_quits(terminal, tmp_path):
+def test_attach_key_of_watch_attaches_ebb_until_watch_quits(terminal, tmp_path):
     t = terminal()
     part = Installation(tmp_path)
     code = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"
@@ -499,7 +499,7 @@ def test_watch_attach_key_attaches_until_watch_quits(terminal, tmp_path):
         assert part.notes() == [f"start {process.pid}", f"stop {process.pid}"]
 
 
-def test_watch_attach_key_shows_the_reason_of_a_refused_attach(terminal):
+def test_attach_key_of_watch_shows_why_an_attach_was_refused(terminal):
     t = terminal()
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
@@ -556,7 +556,7 @@ def test_watch_screen_sorts_processes_and_restores_the_terminal(terminal):
 
         t.keys("q")
         text = t.shows(r"the job is still running.* stopped by q")
-        t.shows(r"^\$$")  # Keys typed before the shell prompt would be echoed elsewhere on the screen.
+        t.shows(r"^\$$")  # Keys typed before the shell prints its prompt would be echoed elsewhere on the screen.
         t.keys("stty -a | grep -c -w -e '-icanon' -e '-echo'; echo back $?", "Enter")
         t.shows(r"^0\nback 1$")
         assert "RSS▼" not in t.screen()

@@ -58,7 +58,7 @@ def test_zoo_has_at_least_24_programs():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_zoo_truth_files_are_complete_and_name_existing_lines(name):
+def test_zoo_truth_files_are_complete_and_match_their_programs(name):
     source = (ROOT / "zoo" / name / "main.py").read_text()
     for variant, flags, truth in zoo.variants(name):
         assert set(truth["words"]) <= WORDS and truth["words"], variant
@@ -93,7 +93,7 @@ def test_zoo_result_worse_than_expected_is_reported(change, said):
     assert len(worse) == 1 and said in worse[0]
 
 
-def test_zoo_result_no_worse_than_expected_is_not_reported():
+def test_zoo_result_as_good_as_expected_is_not_reported():
     assert table.regressions({"x": outcome()}, {"x": outcome()}) == []
     lucky = outcome(leak=False)
     assert table.regressions({"x": {**lucky, "culprit_row": 0, "culprit_itself": 0}}, {"x": lucky}) == []
@@ -146,7 +146,7 @@ def test_zoo_cost_is_split_into_startup_and_steps():
     assert took["steps"] == pytest.approx(0.125) and took["all"] == pytest.approx(1 / 6)
 
 
-def test_typical_zoo_step_cost_excludes_the_longest_steps(tmp_path):
+def test_typical_cost_of_a_zoo_step_excludes_the_longest_steps(tmp_path):
     code = ("import json, os; steps = [0.5 if i % 20 == 7 else 0.01 for i in range(40)];"
             "cpu = [2 + sum(steps[:i]) for i in range(41)];"
             "open(os.environ['ZOO_TIMES'], 'w').write(json.dumps({'cpu_s': cpu, 'wall_s': 3}))")

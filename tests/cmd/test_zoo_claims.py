@@ -1,5 +1,5 @@
-"""Tests the zoo's check of diagnoses, which compares the evidence against a hypothesis with the counters of the
-program."""
+"""Tests the zoo's check of diagnoses: each argument against a hypothesis must agree with the program's own
+counters."""
 
 import sys
 

@@ -49,7 +49,7 @@ def said_by(script, *arguments, **how):
     (PEERS, "--rounds"), (PEERS, "--lanes"), (INSIDE, "--rounds"),
 ])
 @pytest.mark.parametrize("number", ["0", "-2", "1.5", "many"])
-def test_zoo_count_options_refuse_values_below_one(script, option, number):
+def test_numeric_options_of_zoo_commands_refuse_values_below_one(script, option, number):
     status, _, err = said_by(script, f"{option}={number}")
     assert status == 2 and f"{option}: {number} is not a whole number from 1 on" in err
 
@@ -72,7 +72,7 @@ def test_missing_zoo_python_is_reported_in_one_line():
 
 
 @pytest.mark.parametrize("script", [RUN, UNSEEN, OVERHEAD, DIAGNOSIS, PEERS, INSIDE])
-def test_zoo_without_ebb_names_the_build_command(script):
+def test_zoo_error_for_a_missing_ebb_names_the_build_command(script):
     status, _, err = said_by(script, ebb="/no/ebb")
     assert status != 0 and "there is no /no/ebb; make builds it" in err
 
@@ -136,7 +136,7 @@ def test_incomplete_zoo_recording_is_not_judged(tmp_path, script, names, body, s
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_ends_running_zoo_programs_and_starts_no_more(tmp_path, script, names, number):
+def test_interrupted_zoo_ends_running_programs_and_starts_no_more(tmp_path, script, names, number):
     ebb = stand_in(tmp_path, f"mkdir {tmp_path}/$$\nexec sleep 1000\n")
     process = start(script, *names, "--jobs", "2", "--out", tmp_path / "out", ebb=ebb)
 

@@ -85,7 +85,7 @@ def test_unseen_result_worse_than_expected_is_reported(change, said):
     assert len(worse) == 1 and said in worse[0] and known == []
 
 
-def test_expected_wrong_result_of_an_unseen_run_is_a_known_defect():
+def test_wrong_result_that_was_expected_is_called_a_known_defect():
     wrong = found(word="stable", grade="WRONG", culprit_row=0, hypothesis_right=False)
     assert runner.defects([wrong], {"x": runner.to_keep(wrong)}) == ([], ["x: stable is wrong"])
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])

@@ -4,7 +4,7 @@ minutes."""
 from executor import torture
 
 
-def test_200_slurm_jobs_each_run_once_while_the_server_is_killed(cluster, ebb):
+def test_each_of_200_slurm_jobs_runs_once_while_the_server_is_killed(cluster, ebb):
     wrong, states = torture(cluster, ebb, jobs=200, kills=20, pause_s=5)
     print(states)
     assert not wrong, "\n".join(wrong) + cluster.logs()

@@ -94,8 +94,8 @@ def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder)
                      json.loads((made / "node-00" / "heartbeat").read_text() or "{}").get("step", 0) >= 20, 120, "20 steps")
     # With the option --signal of sbatch, Slurm sends this signal shortly before the time limit.
     cluster.command("scancel", "--batch", "--signal=USR1", job)
-    # Slurm restarts a requeued job only after two minutes. If the job was killed in the same second, slurmd refuses to
-    # start it, and Slurm marks it as failed.
+    # By default, Slurm restarts a requeued job only after two minutes. If it restarts the job in the second in which it
+    # was killed, slurmd refuses to start it, and Slurm marks it as failed.
     cluster.wait_for_state(job, "PENDING", 60)
     cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
     cluster.wait_for_state(job, "COMPLETED", 300)

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-# Reports steps. The rank LEAKER also keeps MIB MiB per step.
+# Reports steps. The rank whose number is LEAKER also leaks MIB MiB in each step.
 TRAINER = """
 import os, sys, time
 import ebb
@@ -20,7 +20,7 @@ for step in range(1, steps + 1):
 print("rank", rank, "finished", flush=True)
 """
 
-# Writes the name of each signal that it receives to a file, until the file `stop` exists.
+# Until the file `stop` exists, the program writes the name of each signal that arrives to a file.
 COUNTER = """
 import os, signal, time
 rank = os.environ["SLURM_PROCID"]
@@ -45,7 +45,7 @@ def node(folder, name):
 
 
 def rank_verdicts(folder):
-    """Returns, by rank, the verdict of the rank's first process."""
+    """Returns {rank: the verdict on its first process}."""
     words = {}
     for path in sorted(folder.glob("node-*/run.json")):
         doc = json.loads(path.read_text())
@@ -62,7 +62,8 @@ def parent_of(pid):
     with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
         return int(f.read().rsplit(")", 1)[1].split()[1])
 
-# Like TRAINER, but also writes a checkpoint on request. Logs the times at which it "saved" and "stopped".
+# Like TRAINER, but also writes a checkpoint on request. Logs the time of each checkpoint ("saved") and of SIGTERM
+# ("stopped").
 SAVER = """
 import json, os, signal, sys, time
 import ebb

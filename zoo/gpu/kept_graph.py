@@ -1,4 +1,4 @@
-"""A plain loop sums a validation loss for the log as a tensor with its autograd graph; --fixed sums plain
+"""For its log, a plain loop sums validation losses as tensors with their autograd graphs; --fixed sums plain
 numbers."""
 import torch
 from torch import nn

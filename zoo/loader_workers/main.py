@@ -19,7 +19,7 @@ PAGE = 4096
 
 
 def make_items(count):
-    """Returns (caption, path, label) of each example: small objects, about 430 bytes in total."""
+    """Returns (caption, path, label) of each example: small objects, about 430 bytes per example."""
     rng = random.Random(0)
     return [
         (f"{i:07} " + "%x" % rng.getrandbits(800), f"images/{i % 97:03}/{i:012}.jpg", i % 10)

@@ -1,4 +1,4 @@
-"""The tokenizer caches split words up to a limit, and the text always contains new words."""
+"""The tokenizer has a cache of split words, which has a limit; the text always contains new words."""
 
 import random
 import string

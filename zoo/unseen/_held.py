@@ -1,5 +1,5 @@
 """Shared by programs of the unseen set: options, pace, and the programs' own count of live bytes. Must be imported
-before torch, because it restricts torch to one thread, no GPU and no network."""
+before torch, because it allows torch only one thread, no GPU and no network."""
 import argparse
 import json
 import os

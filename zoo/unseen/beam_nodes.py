@@ -1,6 +1,6 @@
-"""A small translator. Each evaluation decodes some sentences by beam search and keeps the best hypothesis of each for a table
-at the end of the run: a node that refers to the node before it, each with a view of the decoder's state. --text keeps the
-tokens. (spaCy #6269, NeMo #631)"""
+"""A small translator. Each evaluation decodes some sentences by beam search and keeps the best hypothesis of each
+sentence, for a table at the end of the run. A hypothesis is a chain of nodes, each with a view of the decoder's state.
+--text keeps only the tokens. (spaCy #6269, NeMo #631)"""
 import torch
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""A service without steps that rates answers with a language model. Keys and values of the system prompt are computed
+"""A service rates answers by a language model; it has no steps. Keys and values of the system prompt are computed
 once; the model appends those of each request to this cache. With --copy each request uses a copy. (MemOS #2301)"""
 import copy
 import time

@@ -1,5 +1,5 @@
-"""A log of training notes from which line each value comes: it keeps the frame of the caller, and with it all that the caller
-had in its local variables, such as the batch and its features. --line keeps the number of the line. (goggles #220, pandas
+"""A training log records which line each value comes from. To do so, it keeps the caller's frame, and with it all local
+variables of the caller, such as the batch and its features. --line keeps only the line number. (goggles #220, pandas
 #54628)"""
 import sys
 
@@ -33,7 +33,7 @@ class Net(nn.Module):
 
 
 def train_batch(net, best, batch, labels, log):
-    """Trains on one batch, and notes how the features spread."""
+    """Trains on one batch, and logs the spread of the features."""
     features = net.body(batch)
     loss = nn.functional.cross_entropy(net.head(features), labels)
     best.zero_grad()

@@ -1,5 +1,5 @@
 """Evaluation gathers the logits of the whole held-out set and frees them afterwards. With --leak, compute_metrics keeps
-them "to compare with the next time"."""
+them, to compare them with later logits."""
 import tempfile, time
 import kit
 

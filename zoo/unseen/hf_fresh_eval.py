@@ -45,7 +45,7 @@ class FreshTrainer(Trainer):
     def evaluate(self, eval_dataset=None, **kwargs):
         result = super().evaluate(corrupt(self.clean, self.state.global_step), **kwargs)
         if self.forget:
-            del self.accelerator._dataloaders[1:]  # the first loader is that of the training
+            del self.accelerator._dataloaders[1:]  # the first loader is the training loader
         return result
 
 

@@ -1,5 +1,5 @@
-"""Hugging Face Trainer with four micro-batches per step. Each micro-batch registers a hook on the embeddings that
-closes over the embedded input, and the hooks are never removed. --remove removes the previous hook each time."""
+"""Hugging Face Trainer with four micro-batches per step. Each micro-batch registers a hook on the embeddings. The hook
+closes over the embedded input and is never removed. --remove removes the previous hook each time."""
 import tempfile, weakref
 import kit
 opt = kit.options("--remove")

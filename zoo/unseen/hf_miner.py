@@ -1,4 +1,4 @@
-"""From the third epoch on, the program keeps all hard batches to train on them again; with --top only the 20
+"""From the third epoch on, the program keeps all hard batches to train on them again; with --top it keeps only the 20
 hardest."""
 import heapq
 import itertools

@@ -1,5 +1,5 @@
 """Trainer with a callback that looks for leaks: it takes a snapshot of tracemalloc every 20 steps and prints what has grown most
-since the last one. It keeps all snapshots. --last keeps the last one. (esphome/device-builder #935, nicegui #6028)"""
+since the previous one. It keeps all snapshots. --last keeps only the newest. (esphome/device-builder #935, nicegui #6028)"""
 import random
 import sys
 import tempfile
@@ -17,7 +17,7 @@ LENGTH, WIDTH, WORDS = (8, 32, 500) if TINY else (48, 96, 4000)
 
 
 class Texts(torch.utils.data.Dataset):
-    """Texts as lists of words, and the numbers of the words."""
+    """Texts as lists of words, and the token ID of each word."""
 
     def __init__(self, count, seed):
         draws = random.Random(seed)

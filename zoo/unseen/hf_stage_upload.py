@@ -1,5 +1,5 @@
 """Each checkpoint copies the weights into a staging buffer for an uploader thread, and the list of uploads keeps the
-buffers. With --fixed the uploader drops its buffer when it is done."""
+buffers. With --fixed the uploader drops each buffer after the upload."""
 import queue, tempfile, threading, time
 import kit
 

@@ -1,5 +1,5 @@
-"""Curves are stored compressed, and are read by calls of zlib itself: a long curve is only read up to its limit, and on this path
-the function returns before inflateEnd. --end calls it on both. (matio #305, camlzip #41, indexed_gzip #82)"""
+"""Compressed curves are unpacked by direct calls of zlib. Long curves are read only up to a limit, and on this path the function
+returns without calling inflateEnd. --end calls it on both paths. (matio #305, camlzip #41, indexed_gzip #82)"""
 import ctypes
 import ctypes.util
 import zlib

@@ -14,7 +14,7 @@ KINDS = ["car", "van", "bus", "tram", "bicycle", "person"]
 
 
 class Annotations:
-    """Stands for the file: read() returns the text of some pictures."""
+    """Stands for the file: read() returns the annotations of the next pictures as text."""
 
     def __init__(self):
         self.draws, self.started = random.Random(15), False

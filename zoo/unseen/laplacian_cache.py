@@ -1,6 +1,6 @@
-"""A transformer over graphs. The eigenvectors of each graph's Laplacian are its positions; they are computed when the graph is
-first used, and cached: full after one epoch. With --drop-edges some edges are left out at random, and the cache's key is the
-list of edges, which does not come again. (bnnr #306)"""
+"""A transformer over graphs. The eigenvectors of each graph's Laplacian are its positions; they are computed at the
+graph's first use and cached, so the cache is full after one epoch. With --drop-edges some edges are left out at random;
+the key is the list of edges, so no key recurs. (bnnr #306)"""
 import numpy as np
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from torch import nn
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH, NODES = (2, 4, 4, 20) if TINY else (5, 41, 16, 96)
-TAKEN = 16  # eigenvectors that the model uses
+TAKEN = 16  # number of eigenvectors that the model uses
 
 
 class Graphs(torch.utils.data.Dataset):

@@ -1,6 +1,6 @@
 """An asyncio service without steps segments pictures in small batches. Clients fetch their results later; one in six never does,
-and a sweep removes results that nobody has used for eight seconds. With --touch the sweep reads entries by the method that
-also notes their use, so that none expires. (docling-serve #185, libstorage #225)"""
+and a sweep removes results that nobody has used for eight seconds. With --touch the sweep reads each entry by a method that also
+counts as a use of it, so no entry expires. (docling-serve #185, libstorage #225)"""
 import asyncio
 import random
 import time
@@ -11,12 +11,12 @@ from torch import nn
 from tally import TINY, Tally, flag
 
 TICKS, EACH, SIDE, CLASSES = (8, 3, 16, 4) if TINY else (215, 12, 48, 8)
-ROOM = 4  # pictures in a batch
-EXPIRY = 0.2 if TINY else 8.0  # seconds without use
+ROOM = 4  # number of pictures in a batch
+EXPIRY = 0.2 if TINY else 8.0  # seconds after which an unused result is removed
 
 
 class Results:
-    """Masks that wait for their clients."""
+    """Stores masks until clients fetch them."""
 
     def __init__(self, touch):
         self.touch, self.masks, self.used = touch, {}, {}

@@ -1,6 +1,6 @@
 """A background worker without steps, and without torch, takes pictures from a queue and writes their embeddings. It extends the
-lease of a picture that takes long; the broker answers with a new receipt, and the entry of the old receipt stays in the table of
-leases, with the message. --replace removes it. (google-cloud-python #5001, python-pubsub #273)"""
+lease of a picture that takes long; the broker answers with a new receipt. The entry of the old receipt, with the message, stays
+in the table of leases. --replace removes it. (google-cloud-python #5001, python-pubsub #273)"""
 import concurrent.futures
 import dataclasses
 import threading
@@ -39,7 +39,7 @@ class Broker:
 
 
 class Leases:
-    """Messages that this worker has and has not acknowledged, by receipt."""
+    """The messages that this worker has received but not acknowledged, by receipt."""
 
     def __init__(self, broker, replace):
         self.broker, self.replace = broker, replace

@@ -1,6 +1,6 @@
 """Entity embeddings with noisy batches. A debug log of gradients
-is written through logging.MemoryHandler, which buffers it. Marks
-are sent to the socket directly, as by a program without any
+is written through logging.MemoryHandler, which buffers it. The
+program sends its marks to the socket itself, without the ebb
 package.
 """
 import _held

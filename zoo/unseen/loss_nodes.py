@@ -1,6 +1,6 @@
-"""Four micro-batches per step, from scans that are decoded in the first epoch. The loss of each micro-batch is kept for the
-mean of the last hundred; backward frees the tensors that the graph of the loss saved, but not its nodes, about NODES
-bytes. --item keeps numbers."""
+"""Four micro-batches per step, from scans that are decoded in the first epoch. The losses are kept, to compute the mean
+of the last hundred. backward frees the tensors saved in a loss's graph, but not the nodes of the graph, about NODES
+bytes. --item keeps only numbers."""
 import io
 
 import numpy as np

@@ -47,7 +47,7 @@ class Cleaner:
         return RARE.sub("", text)
 
     def collate(self, items):
-        """Returns the trigrams of all documents in a row, and where each document begins."""
+        """Returns one array of the trigrams of all documents, and the index at which each document begins."""
         rows = []
         for text, _ in items:
             letters = np.frombuffer(self.clean(text).encode(), np.uint8).astype(np.int64)

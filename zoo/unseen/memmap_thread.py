@@ -1,5 +1,5 @@
 """A language-model loop in the style of nanoGPT. A thread copies tokens from np.memmap into blocks allocated with
-malloc. Damaged blocks are skipped. If the ebb package is installed, it sends the steps."""
+malloc. Damaged blocks are skipped. The loop reports its steps if the ebb package is installed."""
 import _held
 run = _held.Run("memmap_thread", "--free-skipped", "free skipped blocks, too", total_steps=150,
                 seconds=34)

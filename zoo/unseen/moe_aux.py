@@ -1,6 +1,6 @@
-"""A mixture of experts. Each layer stores the routing probabilities of its batch. The training loop reads those of
-training for the balancing loss and removes them; the report of an evaluation reads those of the evaluation, but removes
-them only with --clear. (diffusers #11301, composer #11909)"""
+"""A mixture of experts. Each layer stores the routing probabilities of its batch. After a training batch, the balancing
+loss reads the probabilities and removes them; after an evaluation, the report reads them but removes them only with
+--clear. (diffusers #11301, composer #11909)"""
 import torch
 from torch import nn
 

@@ -11,7 +11,7 @@ from opentelemetry import context
 from tally import TINY, Tally, flag
 
 REQUESTS, ROWS = (12, 150) if TINY else (240, 150)
-ROW = 184 + 8 + 64 + 24 + 32  # a dictionary with its slot, a name, a float, an integer
+ROW = 184 + 8 + 64 + 24 + 32  # bytes of a dictionary with its slot, a name, a float and an integer
 
 
 def make_request(draws):

@@ -1,6 +1,6 @@
-"""Recordings with big-endian samples are cropped at random and converted by a function of C, which takes a structure whose last
-field is as long as the crop. The reader keeps the ctypes type of each length that it has met, and hardly any comes twice. With
---pointer it passes an address. (cpython #100926, pypdfium2 #346)"""
+"""Recordings with big-endian samples are cropped at random and converted by a C function, which takes a structure whose
+last field is as long as the crop. The reader keeps the ctypes type of every length that has occurred, and hardly any
+recurs. With --pointer it passes an address. (cpython #100926, pypdfium2 #346)"""
 import ctypes
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import nn
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH, LONGEST = (2, 4, 4, 4000) if TINY else (5, 42, 12, 90_000)
-TYPE = 6_450  # bytes of one type with its array type and fields, measured alone
+TYPE = 6_450  # bytes of one type with its array type and fields, measured in isolation
 
 libc = ctypes.CDLL(None)
 libc.swab.restype = None

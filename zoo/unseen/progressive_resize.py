@@ -1,4 +1,4 @@
-"""Progressive resizing: the pictures become larger in each of epochs 1 to 4; epochs 4 to 6 have the same size. With
+"""Progressive resizing: the pictures become larger in each of epochs 1 to 4; epochs 4 to 6 use the same size. With
 --worst the two worst pictures of each batch are kept at their size, and shown at the end."""
 import torch
 from torch import nn

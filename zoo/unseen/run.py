@@ -27,7 +27,7 @@ KEPT = HERE / "expected.json"
 RANK = ["WRONG", "unsure", "near", "right"]
 LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
-LOOKS = 8  # verdicts requested per epoch
+LOOKS = 8  # number of verdicts requested per epoch
 TIMEOUT_S = 400
 SETTLED = 0.15  # growth rates are measured after the first 15 % of the leaking steps
 CLOSE = 0.2
@@ -150,8 +150,8 @@ def slope(points):
 
 
 def true_rate(count, truth):
-    """Returns the true growth in bytes per step: the slope of the program's samples, or for growing workers the listed
-    rate."""
+    """Returns the true growth in bytes per step: the slope of the program's samples, or, if workers grow, the rate
+    listed in the truth."""
     if truth.get("grows_in"):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)

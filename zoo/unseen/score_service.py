@@ -1,4 +1,4 @@
-"""A scoring service answers requests from threads, without steps. Each request opens a session with a random ID, which
+"""A scoring service without steps answers its requests in threads. Each request opens a session with a random ID, which
 is never closed. --expire keeps only the newest 40 sessions. Uses only numpy. (litestar #5085, cherrypy #1082)"""
 import queue
 import threading

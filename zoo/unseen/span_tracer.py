@@ -32,7 +32,7 @@ class Tracer:
         if not self.events:
             return 0
         e, a = self.events[-1], self.events[-1]["args"]
-        # header of the garbage collector
+        # the last term is the garbage collector's header
         one = sum(map(sys.getsizeof,
                       (e, a, e["ts"], e["dur"], a["step"], a["move"], a["tag"]))) + 8 + 2 * 16
         return one * len(self.events)
