@@ -75,7 +75,7 @@ def options():
 
 
 def cost(command, run_dir=None):
-    """Returns the Cost of a run, or None if the program cannot run. RUN_DIR is given for a run under ebb."""
+    """Returns the Cost of a run, or None if the program cannot run. RUN_DIR is its run folder, or None without ebb."""
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         env = dict(os.environ, ZOO_TIMES=str(times), PYTHONDONTWRITEBYTECODE="1")

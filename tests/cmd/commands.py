@@ -15,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOBODY = 65534
-# Upper limit for any wait, generous enough for a busy machine and a sanitized program.
+# Upper limit for any wait, in seconds: long enough for a busy machine and a sanitized program.
 PATIENCE_S = 180
 IS_SANITIZED = os.environ.get("EBB_SANITIZED") == "1"
 # Marks tests of memory use or timing. `make test` runs them on the unsanitized program, too.

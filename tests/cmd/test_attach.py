@@ -32,7 +32,7 @@ def python(request):
 
 every_python = pytest.mark.parametrize("python", VERSIONS, indirect=True)
 
-# Counts in its main thread until its standard input is closed, then prints its global names.
+# A program whose main thread counts until standard input is closed, and then prints its global names.
 BUSY = """
     import os, sys, threading
     print("ready", flush=True)
@@ -310,20 +310,20 @@ def test_attach_refuses_invalid_pids_and_programs_other_than_python(attach):
     sleeper.wait()
 
 
-def test_attach_refuses_kernel_thread(attach):
+def test_attach_command_refuses_a_kernel_thread(attach):
     status = pathlib.Path("/proc/2/status")
     if not status.exists() or "VmSize" in status.read_text():
         pytest.skip("no kernel thread is visible")
     assert refused(attach(2), "is a kernel thread")
 
 
-def test_attach_refuses_ebb_itself(installed, open_folder):
+def test_attach_command_refuses_ebb_itself(installed, open_folder):
     result = subprocess.run(["sh", "-c", f"exec {installed.program} attach $$"], cwd=open_folder,
                             env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
     assert refused(result, "is ebb itself")
 
 
-def test_attach_refuses_thread_id(attach):
+def test_attach_command_refuses_a_thread_id(attach):
     with program(BUSY) as job:
         def other_threads():
             return {int(t) for t in os.listdir(f"/proc/{job.pid}/task")} - {job.pid}
@@ -331,13 +331,13 @@ def test_attach_refuses_thread_id(attach):
         assert refused(attach(thread), str(job.pid))
 
 
-def test_attach_refuses_process_stopped_by_a_signal(attach):
+def test_attach_command_refuses_a_process_stopped_by_a_signal(attach):
     with program(BUSY) as job:
         job.send_signal(signal.SIGSTOP)
         assert refused(attach(job.pid), "is stopped", f"kill -CONT {job.pid}")
 
 
-def test_attach_refuses_traced_process(attach):
+def test_attach_command_refuses_a_traced_process(attach):
     seize, libc = 0x4206, ctypes.CDLL(None, use_errno=True)
     with program(BUSY) as job:
         results = []
@@ -354,7 +354,7 @@ def test_attach_refuses_traced_process(attach):
         assert refused(results[0], "is traced by")
 
 
-def test_attach_refuses_process_in_seccomp_sandbox(attach):
+def test_attach_command_refuses_a_process_in_seccomp_sandbox(attach):
     code = """
         import ctypes, struct
         libc = ctypes.CDLL(None)
@@ -373,7 +373,7 @@ def test_attach_refuses_process_in_seccomp_sandbox(attach):
         assert refused(attach(job.pid), "seccomp")
 
 
-def test_attach_refuses_process_of_another_user(attach, installed):
+def test_attach_command_refuses_a_process_of_another_user(attach, installed):
     if os.geteuid() != 0:
         pytest.skip("requires root, to run as another user")
     with program(BUSY) as job:
@@ -391,7 +391,7 @@ def test_root_may_attach_to_a_process_of_another_user(attach, installed):
 
 
 @pytest.mark.parametrize("flag,word", [("--mount", "mount namespace"), ("--pid", "pid namespace")])
-def test_attach_refuses_process_in_another_pid_namespace(flag, word, attach, open_folder):
+def test_attach_command_refuses_a_process_in_another_pid_namespace(flag, word, attach, open_folder):
     inner = f"mount -t tmpfs none /tmp && exec {PYTHON} -c 'import time; time.sleep(600)'"
     command = ["unshare", "--fork", flag, "sh", "-c", inner if flag == "--mount" else
                f"exec {PYTHON} -c 'import time; time.sleep(600)'"]

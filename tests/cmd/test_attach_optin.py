@@ -16,7 +16,7 @@ from attach_part import Installation
 from commands import NOBODY, PYTHON, alive, environment, run_ebb, wait_for
 from test_attach import refused
 
-# Runs Python code until its standard input is closed.
+# A program that runs Python code until its standard input is closed.
 IDLE = """
     import sys
     import ebb._optin
@@ -24,7 +24,7 @@ IDLE = """
     sys.stdin.read()
     print("finished", flush=True)
 """
-# Holds the GIL until its standard input is closed.
+# A program that holds the GIL until its standard input is closed.
 LOCKED = """
     import ctypes, sys
     import ebb._optin
@@ -112,7 +112,7 @@ def test_attach_works_without_ptrace_if_ebb_attach_variable_is_set(installed, fo
         assert process.communicate()[0] == "finished\n" and process.returncode == 0
 
 
-def test_attach_is_refused_without_ptrace_if_ebb_attach_is_not_set(installed, folder):
+def test_attach_without_ptrace_is_refused_if_ebb_attach_is_not_set(installed, folder):
     with job(installed, folder, opts_in="0") as process:
         result = ebb(installed, folder, "attach", process.pid)
         assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")
@@ -148,7 +148,7 @@ def test_ctrl_c_cancels_attach_while_the_interpreter_lock_is_held(installed, fol
 
 
 @pytest.mark.parametrize("what", ["open folder", "socket of another process", "left socket"])
-def test_attach_ignores_a_socket_owned_by_another_process(what, installed, folder):
+def test_attach_command_ignores_a_socket_owned_by_another_process(what, installed, folder):
     with job(installed, folder) as process, job(installed, folder) as other:
         path = folder / "ebb" / f"attach.{process.pid}"
         wait_for(path.exists, "the socket")

@@ -10,7 +10,7 @@ import pytest
 from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
-# Runs steps until the file named by its last argument exists; with --idle it runs only one step.
+# A job that runs steps until the file named by its last argument exists; with --idle it runs only one step.
 JOB = """
 import os, sys, time
 import ebb
@@ -30,7 +30,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# Accepts census requests like a process with ebb's Python package. The argument selects the kind of response.
+# A program that accepts census requests as ebb's Python package does. Its argument selects the kind of response.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -183,14 +183,14 @@ def test_census_error_names_the_process_that_timed_out(job, tmp_path):
     assert not [f for f in os.listdir(os.path.dirname(job.facts()["socket"])) if "census" in f]
 
 
-def test_census_does_not_wait_for_an_exiting_process(job, tmp_path):
+def test_census_command_does_not_wait_for_an_exiting_process(job, tmp_path):
     job.start(PYTHON, "-c", DEAF, "die", tmp_path / "up")
     wait_for((tmp_path / "up").exists, "the socket")
     doc, status = census_json(job.folder, "--timeout", "10m")
     assert status == 2 and "the process exited before it answered" in doc["processes"][0]["error"]
 
 
-def test_census_skips_stale_socket(job):
+def test_census_command_skips_a_stale_socket(job):
     job.start(PYTHON, "-c", JOB, job.stop).wait_for_listeners()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(job.facts()["socket"] + ".999999999")
@@ -220,7 +220,7 @@ def test_census_command_shows_last_stored_census_of_a_finished_run(job):
         assert grown == 5
 
 
-def test_census_error_explains_how_to_take_one_if_a_run_stored_none(job):
+def test_census_error_for_a_run_without_any_census_has_advice(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),
@@ -254,21 +254,21 @@ def test_census_of_a_process_without_ebb_prints_one_line_error():
 
 
 @pytest.mark.parametrize("pid", ["0", "99999999999"])
-def test_census_refuses_invalid_pid(pid):
+def test_census_command_refuses_an_invalid_pid(pid):
     assert refused(run_ebb("census", pid), f'census: invalid process id "{pid}"')
 
 
-def test_census_refuses_folder_without_run_json(tmp_path):
+def test_census_command_refuses_a_folder_without_run_json(tmp_path):
     assert refused_with(run_ebb("census", tmp_path), "is not a run folder")
 
 
-def test_census_refuses_missing_path(tmp_path):
+def test_census_command_refuses_a_missing_path(tmp_path):
     assert refused(run_ebb("census", tmp_path / "none"),
                    f"census: {tmp_path}/none: No such file or directory; give a run folder or a pid")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{\"state\": 3, \"socket\": [], \"pid\": \"x\"}",
                                      "{\"state\": \"running\", \"socket\": \"marks\", \"pid\": 1}"])
-def test_census_refuses_damaged_run_json(tmp_path, content):
+def test_census_command_refuses_a_damaged_run_json(tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     assert refused_with(run_ebb("census", tmp_path), "census: ")

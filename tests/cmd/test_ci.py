@@ -11,7 +11,7 @@ import pytest
 from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused
 from heap_jobs import not_sanitized
 
-# Leaks 1 MiB/step if the argument is "leak".
+# A job that leaks 1 MiB/step if its argument is "leak".
 JOB = """
 import os, socket, sys, time
 marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -127,24 +127,24 @@ def compare(ebb, tmp_path):
     return start
 
 
-def test_compare_fails_if_the_newer_run_leaks(compare):
+def test_compare_command_fails_if_the_newer_run_leaks(compare):
     result = compare((0,), (0.2,), "--peak", "1G")
     assert result.returncode == 1, result.stdout
     assert result.stdout.startswith("worse: The change made it worse")
 
 
-def test_compare_fails_if_the_peak_is_higher(compare):
+def test_compare_command_fails_if_the_peak_is_higher(compare):
     result = compare((0,), (0, 1200))
     assert result.returncode == 1
     assert result.stdout.startswith("worse: The peak is higher.")
     assert "allowed increase: 100 MiB" in result.stdout
 
 
-def test_compare_accepts_a_higher_peak_within_the_peak_option(compare):
+def test_compare_command_accepts_a_higher_peak_within_the_peak_option(compare):
     assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
 
 
-def test_compare_exits_with_0_for_equal_and_better_runs(compare):
+def test_compare_command_exits_with_0_for_equal_and_better_runs(compare):
     assert compare((0,), (0,)).returncode == 0
     assert compare((0.2,), (0,)).returncode == 0
 
@@ -164,7 +164,7 @@ def test_compare_markdown_shows_both_runs(compare):
     assert text.startswith("worse: ") and "Before and after" in text
 
 
-def test_compare_refuses_a_single_run_or_an_unreadable_run(ebb, tmp_path):
+def test_compare_command_refuses_a_single_run_or_an_unreadable_run(ebb, tmp_path):
     assert refused(ebb("compare", "a"),
                    "compare: HEAD is missing; usage: ebb compare [OPTION…] BASE HEAD")
     assert refused(ebb("compare", tmp_path / "a", tmp_path / "b"),
@@ -198,7 +198,7 @@ def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, c
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_passes_its_fail_on_variable_to_ebb(tmp_path, fail_on, status):
+def test_gitlab_template_sets_option_fail_on_from_its_variable(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

@@ -61,7 +61,7 @@ COMMANDS = [("submit", "--", "true"), ("jobs",), ("show", 1), ("logs", 1), ("wai
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_client_without_a_running_server_prints_one_line_advice(tmp_path, command):
+def test_client_prints_one_line_of_advice_if_no_server_is_running(tmp_path, command):
     result = run_ebb(command[0], "--socket", tmp_path / "none", *command[1:])
     assert refused(result, f"{command[0]}: no server at {tmp_path}/none; start one with "
                    "`ebb serve`, or give its socket with --socket or $EBB_SERVER")
@@ -153,7 +153,7 @@ def test_submit_sends_the_command_verbatim_and_prints_the_job_id(server, client,
                                   "cwd": str(tmp_path), "env": {}, "after": [], "options": {}}
 
 
-def test_submit_sends_all_options(server, client, tmp_path):
+def test_submit_command_sends_all_options(server, client, tmp_path):
     server.say("POST /api/v1/jobs", reply(JOB, 201))
     result = run_ebb("submit", "-n", "tune", "--memory", "24G", "--limit", "80%", "--gpu", 2,
                      "--cwd", tmp_path, "--env", "A=b=c", "-e", "B=", "-e", "KNOWN", "--priority",
@@ -186,7 +186,7 @@ def test_submit_without_command_is_refused(client):
     assert refused_with(client("submit"), "command missing")
 
 
-def test_submit_refuses_command_that_is_not_utf8(server):
+def test_submit_command_refuses_a_command_that_is_not_utf8(server):
     result = subprocess.run([binary(), "submit", "--", "true", b"\xff"], capture_output=True,
                             env=environment({"EBB_SERVER": str(server.path)}), check=False)
     assert result.returncode == 2

@@ -136,7 +136,7 @@ def test_checkpoint_command_makes_the_job_write_a_checkpoint(client, tmp_path):
     client("wait", number)
 
 
-def test_submit_passes_guard_options_on_to_the_job(client):
+def test_submit_command_passes_guard_options_on_to_the_job(client):
     number = client.submit("--limit", "1G", "--restart", "--max-restarts", 2, "--no-heap", "--",
                            "sh", "-c", "echo $EBB_LIMIT_BYTES")
     assert client("wait", number).returncode == 0

@@ -73,7 +73,7 @@ def test_no_rank_is_reported_as_different_if_all_ranks_leak(job):
     assert doc["tree"]["oom"]["eta_s"]["low"] <= node["tree"]["oom"]["eta_s"]["low"]
 
 
-def test_verdict_of_a_healthy_job_on_several_nodes_exits_with_0(job):
+def test_verdict_command_exits_with_0_if_no_node_of_a_job_leaks(job):
     doc, status = verdict_json(job(2, 4, 120))
     assert doc["tree"]["leak"] is False and status == 0
 
@@ -153,7 +153,7 @@ def test_memory_request_of_a_healthy_job_is_based_on_earlier_runs(job, tmp_path)
 # ---- watching ----
 
 
-def test_watch_prints_the_summary_when_all_nodes_have_ended(job, tmp_path):
+def test_watch_command_prints_the_summary_when_all_nodes_have_ended(job, tmp_path):
     job(2, 4, 200)
     done = run_ebb("watch", "123", cwd=tmp_path)
     assert done.returncode == 0
@@ -162,7 +162,7 @@ def test_watch_prints_the_summary_when_all_nodes_have_ended(job, tmp_path):
     assert lines[1].startswith("ebb  no leak in 8 ranks") and len(lines) == 3
 
 
-def test_watch_follows_several_nodes_while_they_record(tmp_path):
+def test_watch_command_follows_several_nodes_while_they_record(tmp_path):
     folder = tmp_path / "1.0"
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "cluster"
     writer = subprocess.Popen([tool, folder, "2", "4", "150", "leak=5", "live=25"])

@@ -10,7 +10,7 @@ import pytest
 
 from commands import ROOT, binary, environment, refused_with, run_ebb, wait_for
 
-# Creates a pid namespace with its own /proc, in which the command becomes PID 1.
+# Prepended to a command, which then runs as PID 1 of a new pid namespace with its own /proc.
 CONTAINER = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--pid", "--fork", "--mount-proc",
              "--kill-child"]
 
@@ -48,7 +48,7 @@ def state_of(pid):
         return ""
 
 
-def test_container_init_reaps_orphans(tmp_path):
+def test_ebb_as_container_init_reaps_orphans(tmp_path):
     process, init = start(tmp_path, "--", "sh", "-c", f"touch {tmp_path}/up; exec sleep 600")
     try:
         wait_for((tmp_path / "up").exists, "the job")
@@ -66,7 +66,7 @@ def test_container_init_reaps_orphans(tmp_path):
         process.communicate(timeout=30)
 
 
-def test_container_init_forwards_sigterm_and_exit_status(tmp_path):
+def test_ebb_as_container_init_passes_on_sigterm_and_exit_status(tmp_path):
     process, init = start(tmp_path, "--", "sh", "-c", f"trap 'exit 7' TERM; touch {tmp_path}/up; "
                                                       "while :; do sleep 0.05; done")
     wait_for((tmp_path / "up").exists, "the job")

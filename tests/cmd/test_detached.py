@@ -71,7 +71,7 @@ def test_detached_job_that_cannot_start_is_reported(guarded, command, status, wo
     assert not lock.is_held()
 
 
-def test_failed_exec_of_detached_job_is_reported_and_frees_lock(guarded):
+def test_failed_exec_of_a_detached_job_is_reported_and_lock_is_freed(guarded):
     lock = Lock(guarded.folder / "lock")
     program = guarded.folder / "program"
     program.write_bytes(b"\x7fELF\0 no program at all")
@@ -84,7 +84,7 @@ def test_failed_exec_of_detached_job_is_reported_and_frees_lock(guarded):
     assert guarded.facts()["end"]["kind"] == "not_started"
 
 
-def test_detached_run_refuses_existing_run_folder(guarded):
+def test_detached_run_refuses_an_existing_run_folder(guarded):
     (guarded.folder / "taken").mkdir()
     result = detach(guarded, "--run-dir", "taken", "--", "true")
     assert result.returncode == 125
@@ -356,7 +356,7 @@ def test_checkpoint_request_is_accepted_while_the_guard_is_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_made_by_a_command_is_complete_at_its_done_file(guarded):
+def test_checkpoint_by_a_command_is_complete_once_done_file_exists(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)

@@ -17,7 +17,7 @@ ZOO = ROOT / "zoo" / "recordings"
 MIB = 1 << 20
 VERSION_AT = 8  # Offset of the version number after the magic bytes (docs/reference/trace-format.md).
 
-# Prepended to jobs: sends marks without ebb's Python package.
+# Prepended to jobs, which can then send marks without ebb's Python package.
 MARKS = """
 import os, socket, sys, time
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -28,7 +28,7 @@ def make():
     return bytearray(os.urandom(64) * (1 << 14))  # LINE
 kept = []
 """
-# Leaks 1 MiB/step if its second argument is "keep"; otherwise its memory does not grow.
+# A job that leaks 1 MiB/step if its second argument is "keep"; otherwise its memory does not grow.
 JOB = MARKS + """
 def train(steps, keep):
     mark(KIND="begin", STEPS_PER_EPOCH=20, MAX_STEPS=steps)
@@ -48,7 +48,7 @@ if len(sys.argv) > 3:
 """
 
 
-# Leaks 3 MiB/step for three seconds, pauses, and then leaks again for one second.
+# A job that leaks 3 MiB/step for three seconds, pauses, and then leaks again for one second.
 SHORT = MARKS + """
 def train(first, last):
     for step in range(first, last):
@@ -215,7 +215,7 @@ def test_growth_between_heap_snapshots_is_not_called_retention(tmp_path):
     assert doc["ledger"]["named_growth_share"] > 0.85 and doc["growth_bytes"] > 50 * MIB
 
 
-def test_diagnose_accepts_pid_of_running_job(tmp_path):
+def test_diagnose_command_accepts_the_pid_of_a_running_job(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder, "--",
                             PYTHON, write_job(tmp_path), "60", "keep", "stay"], env=environment(),
@@ -284,16 +284,16 @@ def plain_table(folder, until=1200):
 
 # ---- bad input ----
 
-def test_diagnose_refuses_folder_without_recording(ebb, tmp_path):
+def test_diagnose_command_refuses_a_folder_without_recording(ebb, tmp_path):
     assert refused_with(ebb("diagnose", tmp_path), "diagnose: ", "trace.ebb")
 
 
-def test_diagnose_refuses_missing_folder(ebb, tmp_path):
+def test_diagnose_command_refuses_a_missing_folder(ebb, tmp_path):
     assert refused(ebb("diagnose", tmp_path / "none"),
                    f"diagnose: {tmp_path}/none: No such file or directory; give a run folder or a pid")
 
 
-def test_diagnose_refuses_file_that_is_not_a_recording(ebb, tmp_path):
+def test_diagnose_command_refuses_a_file_that_is_not_a_recording(ebb, tmp_path):
     path = tmp_path / "x.ebb"
     path.write_text("t,rss\n1,2\n")
     assert refused_with(ebb("diagnose", path), "diagnose: ", "x.ebb")
@@ -307,7 +307,7 @@ def copy_run(run, folder, keep=("trace.ebb", "run.json")):
     return folder
 
 
-def test_diagnose_refuses_recording_of_newer_version(ebb, leaking, tmp_path):
+def test_diagnose_command_refuses_a_recording_of_newer_version(ebb, leaking, tmp_path):
     folder = copy_run(leaking[0], tmp_path / "newer")
     data = bytearray((folder / "trace.ebb").read_bytes())
     data[VERSION_AT] += 1
@@ -326,7 +326,7 @@ def test_diagnosis_of_a_truncated_recording_uses_data_before_cut(ebb, leaking, t
     assert any("run.json" in one for one in doc["absent"])
 
 
-def test_diagnose_skips_damaged_run_json_and_censuses(ebb, leaking, tmp_path):
+def test_diagnose_command_skips_damaged_run_json_and_censuses(ebb, leaking, tmp_path):
     folder = copy_run(leaking[0], tmp_path / "broken")
     pid = json.loads((folder / "run.json").read_text())["pid"]
     (folder / "run.json").write_text('{"state": ')
@@ -339,7 +339,7 @@ def test_diagnose_skips_damaged_run_json_and_censuses(ebb, leaking, tmp_path):
     assert found["python_objects"]["absent"] == ["no census was taken"]
 
 
-def test_diagnose_reports_damaged_heap_history(leaking, tmp_path):
+def test_diagnose_command_reports_damaged_heap_history(leaking, tmp_path):
     folder = copy_run(leaking[0], tmp_path / "heap", ("trace.ebb", "run.json", ".ebbheap"))
     for path in folder.glob("*.ebbheap"):
         path.write_bytes(b"nonsense" * 100)
@@ -362,7 +362,7 @@ def test_diagnosis_of_a_process_without_ebb_prints_one_line_error(ebb):
     assert refused_with(ebb("diagnose", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
-def test_diagnose_refuses_nonexistent_pid(ebb):
+def test_diagnose_command_refuses_a_nonexistent_pid(ebb):
     assert refused_with(ebb("diagnose", "0"), "diagnose: ", 'invalid process id "0"')
 
 

@@ -85,14 +85,14 @@ def test_doctor_json_has_every_check_with_values_of_this_machine(ebb):
     assert found["overcommit"]["data"]["mode"] == int(open("/proc/sys/vm/overcommit_memory").read())
 
 
-def test_doctor_runs_unprivileged_and_leaves_no_cgroup_behind(ebb_as_nobody):
+def test_doctor_command_runs_unprivileged_and_leaves_no_cgroup_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
     if os.geteuid() == 0:  # The user nobody must not have write access to a cgroup of root.
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 
-def test_doctor_removes_the_cgroups_created_by_its_checks(ebb):
+def test_doctor_command_removes_the_cgroups_created_by_its_checks(ebb):
     before = handed_down()
     found, left = doctor_and_its_groups(ebb)
     data = found["cgroup"]["data"]
@@ -114,7 +114,7 @@ def test_doctor_predicts_whether_a_job_gets_a_cgroup_and_a_limit(ebb, tmp_path):
     assert (guard["cgroup"] is not None) == bool(data and data["can_create"]), guard
 
 
-def test_doctor_advises_if_locked_memory_is_forbidden(ebb_as_nobody):
+def test_doctor_command_advises_if_locked_memory_is_forbidden(ebb_as_nobody):
     def forbid():
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     found = findings(ebb_as_nobody("doctor", "--json", preexec_fn=forbid))["locked memory"]
@@ -143,7 +143,7 @@ def test_doctor_text_escapes_control_codes_in_malloc_settings(ebb):
     assert "MALLOC_ARENA_MAX=2" in text and "\x1b" not in text and r"\e[31mmalloc" in text
 
 
-def test_doctor_warns_about_a_low_limit_on_open_files(ebb):
+def test_doctor_command_warns_about_a_low_limit_on_open_files(ebb):
     def lower():
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
     found = findings(ebb("doctor", "--json", preexec_fn=lower))
@@ -186,12 +186,12 @@ def test_doctor_reports_whether_gpu_memory_can_be_traced_to_lines(ebb, tmp_path,
     assert not words or words in found["torch"]["advice"]
 
 
-def test_doctor_succeeds_if_python_is_missing(ebb, tmp_path):
+def test_doctor_command_succeeds_if_python_is_missing(ebb, tmp_path):
     found = findings(ebb("doctor", "--json", env={"PATH": str(tmp_path)}))
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 
 
-def test_doctor_reports_files_that_a_copied_program_lacks(ebb, ebb_as_nobody):
+def test_doctor_command_reports_files_that_a_copied_program_lacks(ebb, ebb_as_nobody):
     alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
     assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
     assert "make install" in alone["advice"]

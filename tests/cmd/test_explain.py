@@ -12,7 +12,7 @@ HEADER = pathlib.Path("src/diagnose/hypothesis.h").read_text(encoding="utf-8")
 CODES = re.findall(r'X\(\w+, "\w+", "([a-z-]+)"', HEADER)
 
 
-def test_explain_lists_every_code_with_its_title(ebb):
+def test_explain_command_lists_every_code_with_its_title(ebb):
     lines = ebb("explain").stdout.splitlines()
     assert [line.split()[0] for line in lines] == CODES
     assert all(len(line.split()) > 1 for line in lines)

@@ -184,8 +184,8 @@ def test_guard_detects_growth_across_short_lived_processes(guarded, where):
 
 # ---- disabled actions ----
 
-# Grows to 140 MiB, where its headroom is below the reserve but above the SIGTERM threshold, and ends once the file
-# "enough" exists.
+# A trainer that grows to 140 MiB, where its headroom is below the reserve but above the SIGTERM threshold, and that
+# ends once the file "enough" exists.
 FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 

@@ -22,7 +22,7 @@ def step(n):
     marks.sendto(b"KIND=step\nSTEP=%d\n" % n, os.environ["EBB_SOCKET"])
 """
 
-# Exits at SIGTERM, but leaves a child that ignores SIGTERM until the file "enough" exists.
+# A job that exits at SIGTERM. Its child survives and ignores SIGTERM until the file "enough" exists.
 LEAVES_A_CHILD = r"""
 if segment > 0:
     open("again", "w").close()

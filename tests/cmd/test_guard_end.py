@@ -15,8 +15,8 @@ import pytest
 from commands import PYTHON, alive, recorded, wait_for
 from guarded import LINES, Guarded, enough_memory, guarded, neighbours, script, trainer
 
-# Starts ordinary grandchildren, and one that escapes by a double fork and setsid. Each grandchild writes its pid to a
-# file and exits after a while.
+# A job that starts ordinary grandchildren, and one grandchild that escapes by a double fork and setsid. Each grandchild
+# writes its pid to a file and exits after a while.
 FAMILY = """
     note() { echo $1 > pid.$1.tmp; mv pid.$1.tmp pid.$1; }
     sh -c 'sleep 120 & echo $! > pid.$!; wait' &
@@ -36,7 +36,7 @@ def family(folder):
 # ---- signals to ebb run ----
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_ebb_run_forwards_the_signal_and_waits_for_job_cleanup(guarded, number):
+def test_ebb_run_forwards_signals_and_waits_until_the_job_cleans_up(guarded, number):
     job = script(guarded.folder, """
         import os, signal, subprocess, sys, time
         def leave(number, frame):

@@ -15,8 +15,8 @@ import cgroups  # noqa: E402  pylint: disable=wrong-import-position
 
 STOPPED = 124
 
-# Runs sixteen children at a time, 320 MiB in total. Each allocates at once and exits within a second, usually before
-# ebb measures its unique memory.
+# A job that runs sixteen children at a time, 320 MiB in total. Each child allocates its memory at once and exits within
+# a second, usually before ebb measures its unique memory.
 GENERATIONS = """
 import mmap, os, time
 POPULATE = 0x8000
@@ -31,8 +31,8 @@ for _ in range(20):
         os.wait()
 """
 
-# All processes inherit memory by fork and own some memory each: 160 MiB in total if shared pages are included once, 1.3
-# GiB if they are included for each process.
+# A job whose processes inherit memory by fork and own some memory each. It uses 160 MiB if each shared page is counted
+# once, and 1.3 GiB if shared pages are counted for every process.
 SHARED = """
 import mmap, os, subprocess, time
 memory = mmap.mmap(-1, 120 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -49,7 +49,7 @@ for _ in range(3):
         os.wait()
 """
 
-# A process and its child map a file of 300 MiB, whose pages the kernel can reclaim.
+# A job of a process and its child, which map a file of 300 MiB. The kernel can reclaim the pages of the file.
 MAPS_A_FILE = """
 import mmap, os, time
 with open("file", "wb+") as file:
@@ -68,7 +68,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# A process and its child use 300 MiB of shared memory, which the kernel cannot reclaim.
+# A job of a process and its child, which use 300 MiB of shared memory. The kernel cannot reclaim it.
 SHARES = """
 import mmap, time
 memory = mmap.mmap(-1, 300 << 20)

@@ -49,7 +49,7 @@ def leaked(tmp_path_factory):
     return Recorded(tmp_path_factory.mktemp("leaked"))
 
 
-def test_heap_shows_the_leaking_line_in_its_first_row(leaked):
+def test_heap_command_shows_the_leaking_line_in_its_first_row(leaked):
     assert leaked.result.returncode == 0, leaked.result.stderr
     doc = heap(leaked.run)
     first = doc["rows"][0]
@@ -62,7 +62,7 @@ def test_heap_shows_the_leaking_line_in_its_first_row(leaked):
     assert doc["steps"]["last"] == LAST_STEP and doc["pid"] == facts(leaked.run)["pid"]
 
 
-def test_heap_stack_lists_frames_from_allocator_to_main(leaked):
+def test_stack_in_heap_output_lists_frames_from_allocator_to_main(leaked):
     first = heap(leaked.run)["rows"][0]
     python = [frame["function"] for frame in first["stack"] if frame["kind"] == "python"]
     assert python == ["leak", "<module>"]
@@ -180,7 +180,7 @@ def test_survivors_option_of_heap_excludes_blocks_newer_than_a_step(leaked):
 
 
 @pytest.mark.parametrize("flags", [["--since", "7777"], ["--diff", "7777..7778"]])
-def test_heap_refuses_a_step_range_outside_the_run(leaked, flags):
+def test_heap_command_refuses_a_step_range_outside_the_run(leaked, flags):
     begin = first_step(leaked)
     assert refused(run_ebb("heap", leaked.run, *flags),
                    "heap: the heap was not read at step 7777: readings cover steps "
@@ -203,7 +203,7 @@ def test_heap_refuses_a_step_range_outside_the_run(leaked, flags):
     (["--top", "0"], '--top: "0" is out of range; expected 1 to 512'),
     (["--every", "1ms"], '--every: "1ms" is too short; the minimum is 500ms'),
 ])
-def test_heap_refuses_contradicting_options(leaked, flags, said):
+def test_heap_command_refuses_contradicting_options(leaked, flags, said):
     assert refused(run_ebb("heap", leaked.run, *flags), f"heap: {said}")
 
 
@@ -280,7 +280,7 @@ def test_heap_is_shown_if_the_recording_is_damaged(copy, leaked):
 
 # ---- folders and processes without a heap profile ----
 
-def test_heap_refuses_missing_folder(tmp_path):
+def test_heap_command_refuses_a_missing_folder(tmp_path):
     assert refused(run_ebb("heap", tmp_path / "none"),
                    f"heap: {tmp_path / 'none'}: No such file or directory; "
                    "give a run folder or a pid")
@@ -303,7 +303,7 @@ def test_heap_of_exited_process_is_refused():
 
 
 @pytest.mark.parametrize("pid", ["0", "99999999999"])
-def test_heap_refuses_invalid_pid(pid):
+def test_heap_command_refuses_an_invalid_pid(pid):
     assert refused(run_ebb("heap", pid), f'heap: invalid process id "{pid}"')
 
 
@@ -327,7 +327,7 @@ def test_invalid_heap_intervals_are_refused(tmp_path, size):
                    f'run: --heap-interval: "{size}" is not a size from 4K to 1G', status=125)
 
 
-def test_small_objects_are_not_profiled_under_no_heap_python_option(tmp_path):
+def test_small_objects_are_unprofiled_under_option_no_heap_python(tmp_path):
     result, _ = run_python(tmp_path, QUIET, flags=["--no-heap-python"])
     doc = heap(result.run)
     assert result.returncode == 0 and doc["cost"]["python"]["small_objects"] is False
@@ -352,7 +352,7 @@ exec(code)
 """
 
 
-def test_heap_escapes_control_codes_in_file_names(tmp_path):
+def test_heap_command_escapes_control_codes_in_file_names(tmp_path):
     result, _ = run_python(tmp_path, HOSTILE)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)
@@ -425,7 +425,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
         # At most one snapshot per second is added to the heap history.
         wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
         assert 70 * round <= living.held(living.pid) <= 90 * round
-    assert 210 <= living.held(living.job.pid) <= 270  # The pid of `ebb run` selects its job.
+    assert 210 <= living.held(living.job.pid) <= 270 # Instead of the job's pid, that of its `ebb run` is also accepted.
     living.end()
     assert 210 <= living.held(living.run) <= 270
 

@@ -189,7 +189,7 @@ for step in range(60):
     time.sleep(0.05)
 """
 
-# Allocates and frees the same amount in each step, while the memory that torch reserves grows.
+# A job that allocates and frees the same amount in each step, while the memory that torch reserves grows.
 PIECES = STANDIN + """
 def forward(step):
     cuda.standin_reserve(SIZE * (4 + step), 0)
@@ -218,8 +218,8 @@ for step in range(60):
 """
 
 
-# Starts when 450 MiB of the GPU's 8 GiB are free, little more than the reserve; grows by 2 MiB/step; resumes from its
-# checkpoint.
+# A job that starts when 450 MiB of the GPU's 8 GiB are free, little more than the reserve. It grows by 2 MiB/step and
+# resumes from its checkpoint.
 NEARLY_FULL = STANDIN + """
 import pathlib
 saved = pathlib.Path("saved")
@@ -320,7 +320,7 @@ def test_html_ids_in_the_report_of_a_gpu_leak_are_unique(recorded):
     assert len(ids) == len(set(ids))
 
 
-def test_verdict_of_a_gpu_leak_exits_with_1(recorded):
+def test_verdict_command_exits_with_1_on_a_gpu_leak(recorded):
     done = ebb("verdict", "--json", recorded[0])
     found = json.loads(done.stdout)
     assert done.returncode == 1

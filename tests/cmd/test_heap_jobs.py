@@ -50,7 +50,7 @@ def test_heap_of_a_c_program_names_the_allocating_function(tmp_path):
     assert heap(result.run)["cost"]["python"]["version"] is None
 
 
-def test_static_program_is_not_profiled_and_one_message_is_printed(tmp_path):
+def test_statically_linked_program_is_unprofiled_and_is_reported(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
@@ -61,7 +61,7 @@ def test_static_program_is_not_profiled_and_one_message_is_printed(tmp_path):
     assert refused_with(run_ebb("heap", result.run), "has no heap profile: the program is statically linked")
 
 
-def test_static_child_of_a_profiled_program_runs_normally(tmp_path):
+def test_statically_linked_child_of_profiled_program_runs_normally(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, "sh", "-c", f"{program}; {program}; exit 3")
     assert (result.returncode, result.stdout) == (3, "well\nwell\n")
@@ -407,7 +407,7 @@ def test_each_pool_worker_has_a_heap_history(tmp_path, way):
     assert held(heap(result.run, "--pid", facts(result.run)["pid"]), path, line) == 0
 
 
-def test_heap_shows_the_largest_process_and_lists_the_others(tmp_path):
+def test_heap_command_shows_the_largest_process_and_lists_the_others(tmp_path):
     path = write(tmp_path, POOL)
     result = run_job(tmp_path, PYTHON, path, "fork")
     doc = heap(result.run)

@@ -101,7 +101,7 @@ def test_heap_text_lists_callers_and_largest_lines_of_a_function(drawn):
     assert f"and {count - 3} more lines\n" in text and "plots/__init__.py:" in text
 
 
-def test_summary_diagnosis_and_report_name_the_same_function(drawn):
+def test_same_function_is_named_in_summary_and_diagnosis_and_report(drawn):
     assert "on_evaluate" in drawn.stderr
     doc = run_ebb("diagnose", drawn.run).stdout
     assert re.search(r"on_evaluate, through \d+ lines", " ".join(doc.split())), doc

@@ -47,7 +47,7 @@ def test_help_fits_the_terminal_width_and_lists_each_option_once(ebb, command):
 
 
 @pytest.mark.parametrize("arguments", [["help"], ["--help"], ["-h"]])
-def test_help_lists_every_command(ebb, arguments):
+def test_help_command_lists_every_command(ebb, arguments):
     result = ebb(*arguments)
     assert (result.returncode, result.stderr) == (0, "")
     for command in COMMANDS:
@@ -85,7 +85,7 @@ def test_help_for_an_unknown_command_suggests_a_similar_one(ebb):
     assert refused(ebb("help", "exprot"), 'unknown command "exprot"; did you mean export?')
 
 
-def test_help_refuses_contradicting_options(ebb):
+def test_help_command_refuses_contradicting_options(ebb):
     assert refused_with(ebb("help", "--man", "--completions", "bash"), "mutually exclusive")
     assert refused_with(ebb("help", "--man", "export"), "mutually exclusive")
 

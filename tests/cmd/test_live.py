@@ -99,7 +99,7 @@ def test_new_subscription_replaces_the_old_one(server):
         assert viewer.want() == []
 
 
-def test_subscription_to_a_nonexistent_job_gets_a_removed_message(server):
+def test_subscriber_of_a_nonexistent_job_receives_message_removed(server):
     with Viewer(server) as viewer:
         assert viewer.want(job=99)[-1] == {"type": "removed", "id": 99}
 

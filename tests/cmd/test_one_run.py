@@ -15,7 +15,7 @@ MIB = 1 << 20
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"([+-]?[\d.]+) (B|KiB|MiB|GiB)"
 
-# Reaches its peak memory before the first step, and then leaks 2 MiB/step.
+# A job that reaches its peak memory before the first step, and then leaks 2 MiB/step.
 JOB = """
 import os, socket, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -81,7 +81,7 @@ def test_jsonl_export_contains_every_record_type(ebb, tmp_path):
     assert {"begin", "eval", "end"} <= {o["kind"] for o in objects if o["type"] == "mark"}
 
 
-def test_export_replaces_the_output_file(ebb, tmp_path, recording):
+def test_export_command_replaces_the_output_file(ebb, tmp_path, recording):
     out = write(tmp_path / "out.csv", "old " * 10000)
     assert exported(ebb, recording, "--csv", "-o", out) == ""
     assert out.read_text() == exported(ebb, recording, "--csv")
@@ -89,14 +89,14 @@ def test_export_replaces_the_output_file(ebb, tmp_path, recording):
     assert exported(ebb, recording, "--csv", "-o", "/dev/stdout") == out.read_text()
 
 
-def test_export_accepts_a_run_folder(ebb, tmp_path, run_folder):
+def test_export_command_accepts_a_run_folder(ebb, tmp_path, run_folder):
     (tmp_path / "latest").symlink_to(run_folder)
     text = exported(ebb, run_folder / "trace.ebb", "--csv")
     assert exported(ebb, run_folder, "--csv") == text
     assert exported(ebb, tmp_path / "latest", "--csv") == text
 
 
-def test_export_refuses_to_overwrite_the_recording(ebb, tmp_path, run_folder):
+def test_export_command_refuses_to_overwrite_the_recording(ebb, tmp_path, run_folder):
     trace = run_folder / "trace.ebb"
     link = tmp_path / "link.csv"
     link.symlink_to(trace)
@@ -129,12 +129,12 @@ def test_export_error_names_the_unreadable_recording(ebb_as_nobody, open_folder)
     b"PK\x03\x04" + b"\0" * 500,
     bytes(range(256)) * 64,
 ])
-def test_export_refuses_a_file_that_is_not_a_recording(ebb, tmp_path, content):
+def test_export_command_refuses_a_file_that_is_not_a_recording(ebb, tmp_path, content):
     path = write(tmp_path / "foreign", content)
     assert refused_with(ebb("export", path, "--csv"), "foreign", "not an ebb recording")
 
 
-def test_export_reports_a_missing_path_or_recording(ebb, tmp_path):
+def test_export_command_reports_a_missing_path_or_recording(ebb, tmp_path):
     assert refused_with(ebb("export", tmp_path / "no.ebb", "--csv"), "no.ebb")
     assert refused_with(ebb("export", tmp_path, "--csv"), str(tmp_path))
     assert refused_with(ebb("export", "/dev/null", "--csv"), "/dev/null")
@@ -172,7 +172,7 @@ def test_damaged_recording_is_exported_in_part_or_refused(ebb, tmp_path, large_r
         assert not result.stderr or result.stderr.startswith("ebb: export: ")
 
 
-def test_export_exits_silently_when_its_reader_closes_the_pipe(large_recording):
+def test_export_command_exits_silently_if_its_output_pipe_is_closed(large_recording):
     command = [binary(), "export", str(large_recording), "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=environment()) as process:
@@ -182,7 +182,7 @@ def test_export_exits_silently_when_its_reader_closes_the_pipe(large_recording):
         assert process.wait(timeout=PATIENCE_S) in (-13, 141)
 
 
-def test_export_exits_silently_at_epipe_if_sigpipe_is_ignored(large_recording):
+def test_export_command_exits_silently_at_epipe_if_sigpipe_is_ignored(large_recording):
     read, pipe = os.pipe()
     os.close(read)
     result = subprocess.run([binary(), "export", str(large_recording), "--csv"], stdout=pipe,

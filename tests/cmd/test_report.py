@@ -17,7 +17,7 @@ from commands import (PATIENCE_S, PYTHON, Readers, binary, environment, make_rec
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
 
-# Sends marks with a hostile name, and leaks argv[1] bytes in each step.
+# A job that sends marks with a hostile name, and leaks argv[1] bytes in each step.
 JOB = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -117,7 +117,7 @@ def test_report_page_escapes_markup_in_names(leak):
     assert page.count("<script") == (2 if data else 0)
 
 
-def test_report_opens_the_recording_once(leak):
+def test_report_command_opens_the_recording_once(leak):
     readers = Readers(leak)
     page_of(leak)
     names = readers.names()
@@ -159,7 +159,7 @@ def test_report_page_of_a_day_with_many_processes_stays_small(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1.5e6
 
 
-def test_report_shows_a_repeated_event_once(tmp_path):
+def test_report_command_shows_a_repeated_event_once(tmp_path):
     rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
     # The job sends the first epoch mark; after the evaluation, the Python package sends it again for the same step.
@@ -200,7 +200,7 @@ def test_report_markdown_lists_versions_and_escapes_markup(leak):
     assert "<script" not in outside
 
 
-def test_report_refuses_two_formats_at_once(leak):
+def test_report_command_refuses_two_formats_at_once(leak):
     assert refused(run_ebb("report", leak, "--text", "--json"),
                    "report: several formats given; use one of --text, --markdown and --json")
 
@@ -324,7 +324,7 @@ def test_report_of_a_run_without_marks_has_no_step_axis(tmp_path):
 
 
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
-def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
+def test_report_command_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     whole = (leak / "trace.ebb").read_bytes()
     # A short run has a single sealed block. The file is cut inside this block, so that data is lost.
     block = whole.index(b"\x28\xb5\x2f\xfd")
@@ -338,7 +338,7 @@ def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     assert "damaged" in page_of(tmp_path)
 
 
-def test_report_names_a_damaged_heap_file(tmp_path):
+def test_report_command_names_a_damaged_heap_file(tmp_path):
     run = day_of(tmp_path / "day", 7200)
     for heap in run.glob("heap.*.ebbheap"):
         os.truncate(heap, heap.stat().st_size * 3 // 4)
@@ -355,7 +355,7 @@ def test_report_names_a_damaged_heap_file(tmp_path):
 @pytest.mark.parametrize("make", [lambda p: p.write_bytes(b""), lambda p: p.mkdir(),
                                   lambda p: p.write_text("{}"), lambda p: p.symlink_to(p),
                                   lambda p: os.mkfifo(p)])
-def test_report_refuses_file_that_is_not_a_recording(leak, tmp_path, make):
+def test_report_command_refuses_a_file_that_is_not_a_recording(leak, tmp_path, make):
     make(tmp_path / "trace.ebb")
     assert refused_with(run_ebb("report", tmp_path), "report: ", str(tmp_path))
     assert refused_with(run_ebb("report", "--compare", leak, tmp_path), "report: ", str(tmp_path))
@@ -373,7 +373,7 @@ def test_report_error_names_the_version_of_a_newer_recording(leak, tmp_path):
     assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
 
 
-# Contains markup, a mention, escape sequences for colour and terminal title, and bidirectional control characters.
+# A name with markup, a mention, escape sequences for colour and terminal title, and bidirectional control characters.
 NASTY = "<b>@x|`\x1b[7m\x1b]0;t\x07\u202eevil\u2066"
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NASTY_JOB = """
@@ -401,7 +401,7 @@ def strings_of(doc):
             yield from strings_of(one)
 
 
-def test_report_makes_bidi_and_control_characters_visible(tmp_path):
+def test_report_command_makes_bidi_and_control_characters_visible(tmp_path):
     result = subprocess.run(
         [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / NASTY), "--name", NASTY,
          "--", PYTHON, "-c", NASTY_JOB, NASTY],
@@ -435,7 +435,7 @@ def test_report_is_written_for_any_content_of_run_json(tmp_path, content):
         assert page_of(tmp_path, *form)
 
 
-def test_report_into_unwritable_folder_is_refused(ebb_as_nobody, open_folder):
+def test_report_into_an_unwritable_folder_is_refused(ebb_as_nobody, open_folder):
     inner = open_folder / "run"
     inner.mkdir()
     table(inner, growing())

@@ -40,7 +40,7 @@ def facts(folder):
 # ---- exit status and streams ----
 
 @pytest.mark.parametrize("code", [0, 1, 3, 42, 255])
-def test_run_exits_with_the_exit_status_of_the_job(tmp_path, ebb, code):
+def test_run_command_exits_with_the_exit_status_of_the_job(tmp_path, ebb, code):
     assert ebb("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).returncode == code
 
 
@@ -89,7 +89,7 @@ def test_standard_input_reaches_the_job(tmp_path):
     assert result.stdout == "SPRING TIDE\n"
 
 
-def test_job_ends_when_the_reader_closes_its_output_pipe(tmp_path):
+def test_job_ends_when_its_output_pipe_is_closed_by_the_reader(tmp_path):
     command = f"'{binary()}' run -q -- yes tide | head -n 1"
     result = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), text=True,
                             stdout=subprocess.PIPE, timeout=PATIENCE_S)

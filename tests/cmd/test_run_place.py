@@ -14,7 +14,8 @@ from heap_jobs import LIBRARY, facts, heap, needs_library, not_sanitized, where,
 
 pytestmark = needs_library
 
-# Keeps 20 MiB. Its import of ebb succeeds only through the shim, because ebb is not installed for its Python.
+# A job that keeps 20 MiB. Its import of ebb succeeds only through the shim, because ebb is not installed for its
+# Python.
 HOLDS = """
     import ebb
     keep = bytes(20 << 20)
@@ -65,7 +66,7 @@ def test_nested_ebb_runs_add_each_search_path_only_once(tmp_path, installed):
         assert "ebb-" in value and ":" not in value and " " not in value
 
 
-def test_job_is_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
+def test_job_is_not_profiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
     spaced = open_folder / "t m p"  # A short name: socket paths below it are limited to 108 bytes.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",

@@ -218,7 +218,7 @@ def stop(pid, signo):
     wait_for(lambda: is_stopped(pid), "the stop")
 
 
-def test_job_stopped_and_continued_from_outside_finishes(tmp_path):
+def test_job_finishes_after_it_was_stopped_and_continued_by_signals(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     for signo in (signal.SIGSTOP, signal.SIGTSTP):
         stop(pid, signo)
@@ -229,7 +229,7 @@ def test_job_stopped_and_continued_from_outside_finishes(tmp_path):
     assert (process.returncode, out) == (0, "fin\n")
 
 
-def test_run_ends_if_its_job_is_killed_while_stopped_by_a_signal(tmp_path):
+def test_ebb_run_exits_if_its_job_is_killed_while_it_is_stopped(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     stop(pid, signal.SIGTSTP)
     wait_for(lambda: is_stopped(process.pid), "the client to stop with the job")
@@ -240,13 +240,13 @@ def test_run_ends_if_its_job_is_killed_while_stopped_by_a_signal(tmp_path):
 
 # ---- both streams to the same file ----
 
-# Writes lines alternately to stdout and stderr, without pauses.
+# A job that writes lines alternately to stdout and stderr, without pauses.
 IN_TURN = ("import os\n"
            "for i in range(1000):\n"
            "    os.write(1 + i % 2, b'line %d\\n' % i)\n")
 IN_ORDER = b"".join(b"line %d\n" % i for i in range(1000))
 
-# Two processes write lines of varying length at the same time, one to stdout and one to stderr.
+# A job of two processes that write lines of varying length at the same time, one to stdout and one to stderr.
 TWO_WRITERS = ("import os\n"
                "child = os.fork()\n"
                "fd, name = (2, b'b') if child == 0 else (1, b'a')\n"
@@ -312,7 +312,7 @@ def test_stdout_and_stderr_opened_separately_overwrite_each_other(tmp_path):
 
 # ---- readers of the output ----
 
-def test_output_still_in_pipes_when_the_job_ends_is_delivered(tmp_path):
+def test_output_left_in_pipes_by_an_ended_job_is_delivered(tmp_path):
     """The output exceeds the capacity of the reader's pipe. The job can exit because ebb buffers the rest."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],

@@ -85,7 +85,7 @@ def test_json_of_the_show_command_follows_its_schema(ebb, tmp_path, kind):
 
 
 @not_sanitized
-def test_show_json_of_a_growing_job_has_call_sites_and_a_diagnosis(ebb, tmp_path):
+def test_json_of_show_for_a_growing_job_has_call_sites_and_diagnosis(ebb, tmp_path):
     ebb("run", "-q", "-d", tmp_path / "run", "--", PYTHON, "-c", GROWS)
     document = json.loads(ebb("show", "--json", tmp_path / "run").stdout)
     assert document["heap"]["growing"] and document["diagnosis"]["hypotheses"]
@@ -98,7 +98,7 @@ def test_schema_validator_refuses_wrong_types_and_unknown_keys():
     assert "$.new is not in the schema" in found
 
 
-def test_schema_and_explain_list_the_same_codes(ebb):
+def test_schema_and_explain_command_list_the_same_codes(ebb):
     hypothesis = SCHEMA["properties"]["diagnosis"]["properties"]["hypotheses"]["items"]
     listed = json.loads(ebb("explain", "--json").stdout)
     assert [entry["code"] for entry in listed] == hypothesis["properties"]["code"]["enum"]

@@ -449,7 +449,7 @@ exit 8
     assert (tmp_path / "calls").read_text() == "called\n" * 3
 
 
-def test_test_cost_table_lists_only_existing_tests():
+def test_table_of_test_costs_lists_only_existing_tests():
     lines = [line.split() for line in (ROOT / "cmake" / "test_costs.txt").read_text().splitlines()
              if line[0] != "#"]
     assert len(lines) > 20

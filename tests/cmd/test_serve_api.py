@@ -190,7 +190,7 @@ def test_job_list_reflects_each_state_change_immediately(server):
         assert number not in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
 
 
-def test_waiting_request_returns_when_the_job_reaches_the_state(server):
+def test_waiting_request_returns_when_the_job_reaches_a_given_state(server):
     number = server.submit("sleep", "600")
     job = server.get(f"/jobs/{number}?until=running&timeout_s=60").json()
     assert job["state"] == "running"
@@ -254,7 +254,7 @@ def test_every_api_path_of_a_nonexistent_job_returns_404(server):
         assert server.get(f"/jobs/{number}").status in (400, 404), number
 
 
-def test_run_data_of_a_queued_job_returns_404(server):
+def test_request_for_run_data_of_a_queued_job_gets_404(server):
     first = server.submit("sleep", "600")
     second = server.submit("true", after=[first])
     assert server.job(second)["state"] == "queued" and server.job(second)["waits_for"]
@@ -450,7 +450,7 @@ def test_session_of_a_read_only_token_can_only_read(server):
     assert server.post("/jobs", {"command": ["true"]}, token=None, headers=cookie).status == 403
 
 
-def test_wrong_tokens_are_rate_limited():
+def test_requests_with_wrong_tokens_are_rate_limited():
     with serving() as s:
         assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
         # The limit allows one more wrong token every few seconds, so a single refused request might not be observed.
@@ -625,7 +625,7 @@ def test_unsupported_method_gets_405_with_allow_header(server):
         assert (answer.status, answer.headers["Allow"]) == (405, allow)
 
 
-def test_head_response_equals_get_response_without_a_body(server, done):
+def test_head_response_is_the_get_response_without_its_body(server, done):
     for path in ("/", f"/api/v1/jobs/{done}", f"/api/v1/jobs/{done}/log", "/api/v1/health"):
         answer = server.ask("HEAD", path)
         assert (answer.status, answer.body) == (200, b"")
@@ -890,7 +890,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_clients_with_a_read_only_token_leave_owner_slots(server):
+def test_waiting_clients_with_read_only_token_leave_slots_for_owner(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"

@@ -116,7 +116,7 @@ def test_server_memory_and_open_files_do_not_grow_with_large_jobs(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_peak_and_learned_memory_request_match_run_json(server):
+def test_peak_and_learned_memory_request_equal_those_in_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -187,7 +187,7 @@ def test_starting_job_can_be_cancelled(server):
     assert job["state"] == "cancelled" and job["reason"] == "by request"
 
 
-def test_job_that_ignores_cancel_is_killed_at_a_grace_period_of_zero(server):
+def test_job_that_ignores_cancellation_is_killed_if_grace_is_zero(server):
     number = server.submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the trap")
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 600}).status == 202
@@ -230,7 +230,7 @@ def test_checkpoint_request_is_refused_if_the_job_has_no_handler(server):
     assert server.job(number)["state"] == "running"
 
 
-def test_checkpoint_request_to_a_job_with_a_command_is_accepted(server):
+def test_checkpoint_request_is_accepted_if_a_checkpoint_cmd_is_set(server):
     made = server.folder / "made"
     number = hold(server, options={"checkpoint-cmd": f"touch {made}", "checkpoint-done": str(made)})
     wait_for(lambda: server.job(number)["pid"], "news of it")
@@ -266,7 +266,7 @@ def ended_on_a_full_disk(server, disk, status):
 
 
 @pytest.mark.parametrize("status, state, word", [(0, "succeeded", "succeeded"), (3, "failed", "failed")])
-def test_job_end_on_a_full_disk_is_recorded_when_space_is_free(tmp_path, status, state, word):
+def test_end_of_a_job_on_a_full_disk_is_recorded_once_space_is_free(tmp_path, status, state, word):
     with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
         number = ended_on_a_full_disk(s, disk, status)
         assert word in s.job(number)["reason"]
@@ -327,7 +327,7 @@ while time.monotonic() < until:
 
 
 @pytest.mark.parametrize("state", ("starting", "running"))
-def test_supervisor_stopped_by_sigstop_repeatedly_is_resumed(server, state):
+def test_supervisor_stopped_repeatedly_by_sigstop_is_resumed(server, state):
     go = server.folder / "go"
     if state == "starting":  # Usually, the supervisor has not yet reported that the job is running.
         go.touch()

@@ -148,7 +148,7 @@ def test_submitted_job_stays_queued_while_slurm_is_down(slurm, tmp_path):
     assert marks(tmp_path) == 1 and len(slurm.jobs()) == 1
 
 
-def test_job_end_is_recorded_while_slurm_is_down(slurm, tmp_path):
+def test_end_of_a_job_is_recorded_while_slurm_is_down(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.05; done")
         server.wait(job, "running")

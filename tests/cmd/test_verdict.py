@@ -92,7 +92,7 @@ def test_leaking_verdict_has_exit_status_1_and_rate_and_time_to_oom(tmp_path):
     assert doc["samples"] == 3000
 
 
-def test_verdict_of_a_table_with_constant_memory_exits_with_0(tmp_path):
+def test_verdict_command_exits_with_0_if_memory_in_table_is_constant(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, 0)))
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
@@ -227,7 +227,7 @@ def test_table_rows_with_decreasing_times_are_skipped_and_reported(tmp_path):
     assert any("before that of the previous sample" in s for s in doc["evidence"])
 
 
-def test_table_gaps_of_hours_are_skipped_and_reported(tmp_path):
+def test_gaps_of_hours_in_a_table_are_skipped_and_reported(tmp_path):
     rows = [(t + (36000 if t > 500 else 0), v) for t, v in ramp(2000, 0)]
     doc = verdict(table(tmp_path / "a.csv", rows))
     assert doc["verdict"] == "stable"
@@ -374,7 +374,7 @@ def test_leak_in_one_of_100000_table_groups_is_found(tmp_path):
     assert doc["tree"]["verdict"] == "leaking" and doc["tree"]["grower"]["pid"] == 1
 
 
-def test_verdict_escapes_control_codes_in_names(tmp_path, ebb):
+def test_verdict_command_escapes_control_codes_in_names(tmp_path, ebb):
     rows = [(t, g, 5 * MIB) for t in range(20) for g in ("a", "\x1b]0;x\x07\x1b[31m")]
     path = table(tmp_path / "a.csv", rows, "t,who,rss")
     result = ebb("verdict", path, "--group", "who")

@@ -57,7 +57,7 @@ FAMILY = """
     time.sleep(600)
 """
 
-# Sets the process name by prctl(PR_SET_NAME), at most 15 bytes.
+# A program that sets its process name by prctl(PR_SET_NAME), at most 15 bytes.
 NAMED = """
     import ctypes, sys, time
     ctypes.CDLL(None).prctl(15, sys.argv[1].encode("latin-1"), 0, 0, 0)
@@ -160,7 +160,7 @@ def test_watch_of_several_pids_shows_a_process_tree_for_each_pid(ebb):
     assert sorted(row["pid"] for row in ticks[0]["processes"]) == sorted([one.pid, two.pid])
 
 
-def test_watch_exits_when_the_job_exits():
+def test_watch_command_exits_when_the_job_exits():
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -282,7 +282,7 @@ def quiet_machine(ebb):
         pytest.skip("another training job runs on this machine")
 
 
-def test_watch_lists_training_jobs_if_several_are_running(ebb, quiet_machine, trainers):
+def test_watch_command_lists_training_jobs_if_several_are_running(ebb, quiet_machine, trainers):
     one, two = trainers(), trainers()
     result = ebb("watch", "--find-training", "--for", "200ms")
     assert result.returncode == 2
@@ -293,7 +293,7 @@ def test_watch_lists_training_jobs_if_several_are_running(ebb, quiet_machine, tr
     assert re.search(r"Choose one, .*ebb watch --pid \d+$", result.stderr, re.M)
 
 
-def test_watch_follows_the_only_training_job_on_the_machine(ebb, quiet_machine, trainers):
+def test_watch_command_follows_the_only_training_job_on_the_machine(ebb, quiet_machine, trainers):
     process = trainers()
     result = ebb("watch", "--find-training", "--for", "200ms", "--json")
     if set(pids_shown(result.stderr)) - {process.pid}:
@@ -337,14 +337,14 @@ def test_error_for_an_invalid_watch_option_names_the_value(ebb, arguments, words
         assert word in result.stderr
 
 
-def test_watch_refuses_nonexistent_pid(ebb):
+def test_watch_command_refuses_a_nonexistent_pid(ebb):
     pid = gone_pid()
     result = ebb("watch", "--pid", pid)
     assert result.returncode == 2
     assert str(pid) in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_watch_refuses_zombie(ebb):
+def test_watch_command_refuses_a_zombie(ebb):
     zombie = subprocess.Popen(["true"])
     try:
         wait_for(lambda: ") Z " in pathlib.Path(f"/proc/{zombie.pid}/stat").read_text(), "a zombie")
@@ -364,7 +364,7 @@ def test_watch_names_a_given_pid_that_exits_during_the_first_scan(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_watch_refuses_process_of_another_user_in_one_line(ebb_as_nobody):
+def test_watch_command_refuses_a_process_of_another_user_in_one_line(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:
@@ -379,7 +379,7 @@ def test_watch_refuses_process_of_another_user_in_one_line(ebb_as_nobody):
     assert str(pid) in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_watch_refuses_existing_run_folder(ebb, tmp_path):
+def test_watch_command_refuses_an_existing_run_folder(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--run-dir", tmp_path)
@@ -394,7 +394,7 @@ HOSTILE = ["x\n) R 1 2 3", "\x1b[2J\x1b[31m", ") Z 1 (", "\x9b31m\xff\r", "%s%n%
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_watch_escapes_control_codes_in_process_name(name):
+def test_watch_command_escapes_control_codes_in_process_name(name):
     with python(NAMED, name) as process:
         ready(process)
         result = subprocess.run(
@@ -411,7 +411,7 @@ def test_watch_escapes_control_codes_in_process_name(name):
     assert ticks[0]["processes"][0]["name"] == expected
 
 
-def test_watch_escapes_control_codes_in_command_line(ebb):
+def test_watch_command_escapes_control_codes_in_command_line(ebb):
     with job("\x1b[2Jx\ny", "600", executable=shutil.which("sleep")) as process:
         wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "exec")
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "-i", "50ms")
@@ -604,7 +604,7 @@ def test_watch_screen_survives_a_tiny_terminal_window(terminal, columns, lines):
         t.shows(r"the job is still running")
 
 
-def test_watch_draws_with_ascii_characters_in_an_ascii_locale(terminal):
+def test_watch_command_draws_with_ascii_characters_in_an_ascii_locale(terminal):
     t = terminal(env={"LC_ALL": "C"})
     with python(FAMILY) as process:
         ready(process)
@@ -615,7 +615,7 @@ def test_watch_draws_with_ascii_characters_in_an_ascii_locale(terminal):
         t.keys("q")
 
 
-def test_watch_refuses_an_unknown_terminal_type(terminal):
+def test_watch_command_refuses_an_unknown_terminal_type(terminal):
     t = terminal()
     with python(QUIET) as process:
         ready(process)

@@ -122,7 +122,7 @@ def test_failing_zoo_program_does_not_stop_the_others(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("second, fails", [({}, False), ({"marks": "stable", "marks_right": "NO"}, True)])
-def test_worse_zoo_result_is_reported_only_if_a_second_run_agrees(monkeypatch, tmp_path, second, fails):
+def test_zoo_result_worse_than_expected_is_reported_only_if_repeated(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
     monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))

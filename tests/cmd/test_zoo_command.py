@@ -202,7 +202,7 @@ def test_zoo_table_is_printed_in_an_ascii_locale():
     assert done.returncode == 0 and done.stderr == "" and "word right" in done.stdout
 
 
-def test_wide_zoo_table_is_folded_at_terminal_width():
+def test_zoo_table_wider_than_the_terminal_is_folded():
     widths = [10, 5, 20, 30, 8]
     assert command.folded(widths, 2, None) == [[0, 1, 2, 3, 4]]
     assert command.folded(widths, 2, 81) == [[0, 1, 2, 3, 4]]

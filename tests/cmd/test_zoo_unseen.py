@@ -24,7 +24,7 @@ runner = load_runner()
 
 
 @pytest.mark.parametrize("key", TRUTHS)
-def test_unseen_truth_files_name_existing_lines(key):
+def test_unseen_truth_files_are_complete_and_match_their_programs(key):
     truth = TRUTHS[key]
     source = (UNSEEN / f"{truth['program']}.py").read_text()
     assert key == f"{truth['program']}-{truth['variant']}"

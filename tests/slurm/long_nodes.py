@@ -12,7 +12,7 @@ from ranks import job_folder, node, rank_verdicts
 
 PY_TESTS = pathlib.Path(__file__).resolve().parents[1] / "py"
 
-# Trains with the Hugging Face Trainer and gloo; rank 0 writes the final weights.
+# A job that trains with the Hugging Face Trainer and gloo; rank 0 writes the final weights.
 DISTRIBUTED = """
 import os, sys, time
 rank, size = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]

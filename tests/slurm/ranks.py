@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-# Reports steps. The rank whose number is LEAKER also leaks MIB MiB in each step.
+# A job whose ranks report steps. The rank whose number is LEAKER also leaks MIB MiB in each step.
 TRAINER = """
 import os, sys, time
 import ebb
@@ -20,7 +20,7 @@ for step in range(1, steps + 1):
 print("rank", rank, "finished", flush=True)
 """
 
-# Until the file `stop` exists, the program writes the name of each signal that arrives to a file.
+# A job that runs until the file `stop` exists. Each rank writes the names of the signals that it receives to a file.
 COUNTER = """
 import os, signal, time
 rank = os.environ["SLURM_PROCID"]

@@ -15,7 +15,7 @@ from torch import nn
 
 NODES = 16
 FLOATS = 16384  # per node: 64 KiB
-EVERY = 10  # steps between collections
+EVERY = 10  # number of steps between two garbage collections
 
 made = weakref.WeakSet()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs out of GPU memory twice. The first time it catches the error and continues. The second time it exits with the
-error, except with --catch. The largest call site is keep()."""
+"""Runs out of GPU memory twice. The first time it catches the error and continues. The second time the error ends the
+program, unless --catch is given. The largest call site is keep()."""
 import sys
 
 import torch

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Records the programs of zoo/gpu under `ebb run` and compares ebb's verdict words and source lines with truths.json.
 
-    zoo/gpu/run.py --out DIR                all sixteen, eight at a time: two minutes on a GPU
+    zoo/gpu/run.py --out DIR                run all sixteen, eight at a time: two minutes on a GPU
     zoo/gpu/run.py --out DIR --judge-only   judge the recordings in DIR again; needs no GPU
-    zoo/gpu/run.py --tiny                   only whether they run, also without a GPU
+    zoo/gpu/run.py --tiny                   only check that the programs run; needs no GPU
 
 `EBB_BINARY` and `ZOO_PYTHON` select another ebb and Python. The exit status is 1 if fewer than 15 of 16 verdict words
 or 7 of 8 lines are right."""

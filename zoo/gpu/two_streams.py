@@ -1,5 +1,5 @@
-"""Batches are copied ahead on a separate stream. Each copy is kept until the event shows that it is complete. The test
-of the event is inverted, so no copy is ever released; --fixed tests correctly."""
+"""Batches are copied ahead on a separate stream. Each copy should be kept until its event shows that it is complete.
+The test is inverted, so no copy is ever released; --fixed tests correctly."""
 import torch
 from torch import nn
 

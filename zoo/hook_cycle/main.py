@@ -1,4 +1,4 @@
-"""A hook on a node of the autograd graph refers to a tensor that refers to the node: a cycle unknown to the
+"""A hook on a node of the autograd graph refers to a tensor that refers to the node: a cycle hidden from the
 collector."""
 
 import sys

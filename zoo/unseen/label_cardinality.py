@@ -1,5 +1,5 @@
 """An asyncio service without steps or torch: a middleware keeps a histogram of durations per path. Each path contains a
-customer number. There is also a table of 200 MB. --route keeps one per route instead. (otari #264, shenyu #6671)"""
+customer number. With --route it is kept per route. There is also a table of 200 MB. (otari #264, shenyu #6671)"""
 import asyncio
 import random
 import time

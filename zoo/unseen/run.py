@@ -190,8 +190,8 @@ def same_function(have, want):
 
 def culprit_row(run_dir, truth):
     """Returns (row, is_line). The row is the number of the first of the top three rows of `ebb heap` that names the
-    responsible code, or 0 if none does. is_line is false if the line shown in the row is not in the program, but the
-    line that called it is."""
+    responsible code, or 0 if none does. is_line is false if the row shows a line outside the program, which was
+    called by a line of the program."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 

@@ -8,7 +8,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, LIMIT = (10, 12) if TINY else (200, 380)
-STATE = 40_000  # floats in the state of a session
+STATE = 40_000  # number of floats in the state of a session
 BATCH = 4
 
 
