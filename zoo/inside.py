@@ -101,7 +101,7 @@ def measured(root, name, python):
     """Returns the result of one run, or None if the program cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         out, run_dir = Path(folder) / "found.json", Path(folder) / "run"
-        # sets the shim's environment variables, but with the Python package of that checkout
+        # sets the shim's environment variables as ebb does, but for the Python package of the checkout ROOT
         command = [EBB, "run", "-q", "--run-dir", run_dir, "--no-shim", "--", "env", "EBB_SHIM=1",
                    f"PYTHONPATH={root / 'python' / 'ebb' / '_shim'}", python, __file__,
                    "--job", root / "zoo" / name / "main.py", out]

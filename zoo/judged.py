@@ -26,10 +26,10 @@ def functions_of(row):
 
 
 def culprit_rows(run_dir, truth, ask):
-    """Returns two row numbers among the first ROWS rows of `ebb heap`, counted from 1. The first is that of the first
-    growing row which names the function that keeps the memory. The second is that of the first row which names this
-    function or a function that allocates the memory. A number is 0 if there is no such row. Both are None if the
-    program has no responsible code."""
+    """Returns two row numbers among the first ROWS rows of `ebb heap`, counted from 1. The first belongs to the first
+    growing row with the function that keeps the memory, the second to the first row with this function or with one that
+    allocates the memory. A number is 0 if there is no such row. Both are None if the program has no responsible
+    code."""
     culprit = truth["culprit"]
     if not culprit:
         return None, None

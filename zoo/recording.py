@@ -78,7 +78,7 @@ def write_table(path, rows, columns):
 
 
 def thin(rows, period_s=1.0):
-    """Reduces the samples to one tick per second, with all processes of that tick."""
+    """Keeps one sampling time per second, with the samples of all processes at that time."""
     kept, due, last = [], 0.0, None
     for row in rows:
         t = float(row["t"])

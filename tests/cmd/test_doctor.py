@@ -66,7 +66,8 @@ def read_if_there(path):
 
 
 def handed_down():
-    """Returns the contents of each root cgroup.subtree_control (the controllers enabled for child cgroups)."""
+    """Returns the contents of cgroup.subtree_control (the controllers enabled for child cgroups) of each root
+    cgroup."""
     paths = [os.path.join(folder, "cgroup.subtree_control")
              for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
     return {path: open(path).read() for path in paths if os.path.exists(path)}

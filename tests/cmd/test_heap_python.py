@@ -202,7 +202,7 @@ def test_profiler_wraps_pymalloc_but_no_other_python_allocator(receiver, python,
         assert job.table.header()["python_state"] == "ok"
         samples = leaked(job, python)
         estimate = sum(map(weight, samples))
-        # PYTHONMALLOC=malloc: malloc samples each object. PYTHONMALLOC=pymalloc_debug: arenas are sampled.
+        # With PYTHONMALLOC=malloc, objects are sampled in malloc; with PYTHONMALLOC=pymalloc_debug, arenas are sampled.
         arenas = [s for s in job.table.live() if s.kind == 2]
         counted = estimate if allocator == "malloc" else sum(map(weight, arenas))
         assert counted > int(job.line) / 3
@@ -224,7 +224,8 @@ def test_debug_pymalloc_is_sampled_by_arena_and_not_by_object(receiver, python):
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        # The bound is a tenth of the arenas' total size. Three samples exceed it, and about two dozen are expected.
+        # The bound is a tenth of the arenas' total size. Three samples exceed it, and about two dozen samples are
+        # expected.
         assert sum(map(weight, arenas)) > 20e6
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0

@@ -58,10 +58,10 @@ def test_first_seconds_of_a_job_are_sampled_more_often_by_default(tmp_path, ebb)
 
     for flags, most in ((), 6), (("--interval", "1s"), 1.01):
         assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
-        # A busy machine delays single samples, but rarely all samples of a second.
+        # A busy machine delays single samples, but rarely all samples within a second.
         assert (closest_five_s() < 1.5) == (flags == ())
         seen = facts(tmp_path)
-        # Process starts and exits cause additional samples.
+        # When processes start or exit, ebb takes additional samples.
         assert seen["cost"]["ticks"] < most * seen["duration_s"] + 5
 
 

@@ -222,7 +222,7 @@ def test_checkpoint_request_is_refused_if_the_job_has_no_handler(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
-    def refusal():  # If the supervisor's answer comes too late, the server accepts the request; then it is sent again.
+    def refusal():  # If the supervisor answers too late, the server accepts the request; the test then repeats it.
         answer = server.post(f"/jobs/{number}/checkpoint", {})
         return answer if answer.status == 409 else None
 

@@ -1,6 +1,6 @@
-"""Tests `ebb verdict`: words, exit statuses, JSON, tables of other tools, bad input, recordings of real runs, and
-equality of live and recorded verdicts. EBB_TRACES is the folder of recordings that are not in the repository (default:
-../shared/traces); tests whose recording is missing there are skipped."""
+"""Tests `ebb verdict`: verdict words, exit statuses, JSON, tables of other tools, bad input, recordings of real runs,
+and equality of live and recorded verdicts. EBB_TRACES is the folder of recordings that are not in the repository
+(default: ../shared/traces); tests whose recording is missing there are skipped."""
 
 import concurrent.futures
 import json
@@ -451,7 +451,7 @@ def test_verdict_of_a_recording_equals_the_live_verdict(finished, kind, word, op
     assert live["tree"]["verdict"] == word
     assert f"ebb  {word}: " in result.stderr or f"ebb  no leak: {word} at " in result.stderr
     assert verdict(out) == live
-    if option:  # without a heap profile beside the recording, the recording alone gives the same verdict
+    if option:  # these runs have no heap profile, so the recording alone gives the same verdict
         assert verdict(out / "trace.ebb") == live
     early = verdict(out, "--until-step", 12)
     assert early["tree"]["verdict"] in ("filling", "undecided")

@@ -1,5 +1,6 @@
 """A real Slurm cluster on this machine: munged, slurmctld and several slurmd on loopback, without privileges and
-without system services. All files are in one temporary folder, and all processes end when it is removed.
+without system services. All files are in one temporary folder. At the end of the with statement, all processes are
+ended and the folder is removed.
 
     with SlurmCluster(nodes=2) as cluster:
         result = cluster.srun("-N2", "hostname")

@@ -26,7 +26,7 @@ class Relaxation:
         return -torch.autograd.grad(energy(self.positions, self.springs), self.positions)[0]
 
     def update(self, moved, change):
-        """Applies a rank-two update. The autograd graph saves the matrix for each division."""
+        """Applies a rank-two update. For each division, the autograd graph saves a matrix."""
         turned = self.inverse @ change
         scale = (moved @ change).abs() + 1e-3
         inverse = (self.inverse + torch.outer(moved, moved) / scale

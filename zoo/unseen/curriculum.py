@@ -16,7 +16,7 @@ ledger = kit.Ledger()
 
 
 class Packed(torch.utils.data.Dataset):
-    """Packs all texts up to the length of the stage, 52000 rows of tokens. An epoch uses a sample of the
+    """Packs all texts into 52000 rows of tokens, whose length depends on the stage. An epoch uses a sample of the
     rows."""
 
     def __init__(self):

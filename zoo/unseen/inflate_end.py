@@ -11,7 +11,7 @@ from torch import nn
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH, LIMIT = (2, 4, 4, 12_000) if TINY else (5, 41, 16, 24_000)
-STATE = 40_000  # bytes of zlib's state and window, of which C's malloc makes some more
+STATE = 40_000  # bytes of zlib's state and window, including what C's malloc adds
 DONE, FINISHED = 0, 1
 
 libz = ctypes.CDLL(ctypes.util.find_library("z") or "libz.so.1")

@@ -13,7 +13,7 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 4) if TINY else (4, 50, 8)
 FILES, PER_FILE, SIDE = (4, 4, 181) if TINY else (20, 16, 181)
-WINDOW = 131_072  # bytes in a window: 181 by 181 numbers, and some more
+WINDOW = 131_072  # bytes in a window: 181 by 181 numbers of 4 bytes, rounded up
 
 
 class Crops(Dataset):

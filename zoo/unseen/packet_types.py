@@ -1,5 +1,5 @@
 """Recordings with big-endian samples are cropped at random and converted by a C function, which takes a structure whose
-last field is as long as the crop. The reader keeps the ctypes type of every length that has occurred, and hardly any
+last field is as long as the crop. The reader keeps the ctypes type of every length that has occurred, and hardly any length
 recurs. With --pointer it passes an address. (cpython #100926, pypdfium2 #346)"""
 import ctypes
 
