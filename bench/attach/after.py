@@ -6,6 +6,7 @@
 Each process runs turns of a small program. The instructions and the CPU time per turn of its main thread are measured
 for some seconds, before and after an attach and a detach; in every third process, as a control, before and after a
 pause without them. Prints the mean change with its 95 % interval. Instructions require hardware counters (perf events).
+With --imported, the change is that of the hooks alone: any import, also one of the standard library, changes the time.
 The position of objects in memory, which the modules that ebb imports change, alters the CPU time by some per cent in
 either direction, so many processes are needed."""
 
@@ -31,8 +32,12 @@ INSTRUCTIONS, EXCLUDE_KERNEL_AND_HYPERVISOR = 1, 3 << 5
 CONTROL_EVERY = 3
 
 PROGRAM = """
-import gc, mmap, os, struct, sys, threading
-kind, path = sys.argv[1:]
+import gc, mmap, os, random, struct, sys, threading
+kind, path, is_imported = sys.argv[1:]
+if is_imported == "True":
+    import ctypes, socket
+    from ebb import _attach
+    _attach._import_parts()
 if kind == "torch":
     import torch
     torch.manual_seed(1)
@@ -53,6 +58,11 @@ else:
         kept = {}
         for i in range(1000):
             kept[i % 50] = [str(i), bytearray(i % 3000)]
+# The heap of a job that has run for a while: blocks of many sizes, half of them freed. In a new heap, the first import of
+# any module makes later allocations some per cent slower.
+blocks = [bytearray(random.randrange(1, 4000)) for _ in range(40000)]
+random.shuffle(blocks)
+del blocks[::2]
 # malloc takes its locks once a process has had a second thread, as every torch program has
 thread = threading.Thread(target=turn)
 thread.start()
@@ -84,8 +94,9 @@ class Target:
         path.write_bytes(bytes(4096))
         with path.open("r+b") as f:
             self.shared = mmap.mmap(f.fileno(), 4096)
-        self.job = subprocess.Popen([options.python, "-c", PROGRAM, kind, path], stdout=subprocess.PIPE, text=True,
-                                    env={"PATH": "/usr/bin:/bin"})
+        self.job = subprocess.Popen([options.python, "-c", PROGRAM, kind, path, str(options.imported)],
+                                    stdout=subprocess.PIPE, text=True,
+                                    env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "python")})
         assert self.job.stdout.readline() == "ready\n"
         self.counter = open_counter(self.job.pid)
 
@@ -147,6 +158,8 @@ def main():
     parser.add_argument("--processes", type=int, default=30)
     parser.add_argument("--at-once", type=int, default=2, help="processes that run at the same time")
     parser.add_argument("--seconds", type=float, default=2.5, help="duration of each measurement")
+    parser.add_argument("--imported", action="store_true",
+                        help="the processes have imported ebb's modules before the first measurement")
     parser.add_argument("kinds", nargs="*", help="plain or torch (default: both)")
     options = parser.parse_args()
     has_torch = subprocess.run([options.python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0
