@@ -422,9 +422,9 @@ void doctor_check_shm(struct doctor *d)
         json_pack("{s:o, s:o}", "total_bytes", json_u64(total), "used_bytes", json_u64(used)),
         is_full    ? "Files that dead jobs left in /dev/shm occupy memory until they are removed: "
                      "list them with `ls -l /dev/shm`."
-        : is_small ? "Data loaders with workers pass batches through /dev/shm and crash when it is "
-                     "full: `docker run --shm-size=8g`, or `mount -o remount,size=8G /dev/shm` "
-                     "as root."
+        : is_small ? "Data-loader workers pass batches through /dev/shm and crash when it is full. "
+                     "To enlarge it, use `docker run --shm-size=8g`, or run "
+                     "`mount -o remount,size=8G /dev/shm` as root."
                    : NULL,
         "%s, of which %s is used", text_size(size, total), text_size(used_text, used));
 }

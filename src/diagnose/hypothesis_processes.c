@@ -120,11 +120,12 @@ static void weigh_workers(const struct question *q, struct hypothesis *h, const 
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
-        evidence_for(h, FAIR + WEAK,
-                     "%zu workers do not grow: RSS up to %s, in total %s, of which %s is unshared",
-                     w->count, SIZE(w->largest), SIZE(w->rss), SIZE(w->unique));
+        evidence_for(
+            h, FAIR + WEAK,
+            "%zu workers do not grow: RSS at most %s each, %s in total, of which %s is unshared",
+            w->count, SIZE(w->largest), SIZE(w->rss), SIZE(w->unique));
     } else {
-        evidence_for(h, FAIR, "%zu workers do not grow: RSS up to %s, in total %s", w->count,
+        evidence_for(h, FAIR, "%zu workers do not grow: RSS at most %s each, %s in total", w->count,
                      SIZE(w->largest), SIZE(w->rss));
         evidence_absent(h,
                         "unique memory was not sampled: shared pages are counted in each worker");

@@ -36,13 +36,13 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
         evidence_for(h, FAIR, "the baseline went from %s to %s, after start-up had added %s",
                      SIZE(early_baseline(q)), SIZE(late_baseline(q)), SIZE(before));
     else
-        evidence_for(h, facts_has_ended(q->word) ? STRONG : WEAK,
-                     "the baseline went from %s to %s: %s", SIZE(early_baseline(q)),
-                     SIZE(late_baseline(q)),
-                     !facts_has_ended(q->word)      ? "the change is within the noise"
-                     : q->word != VERDICT_PLATEAUED ? "the verdict found no growth"
-                     : has_grown_a_little(q)        ? "growth has stopped and was small"
-                                                    : "the verdict found no later growth");
+        evidence_for(
+            h, facts_has_ended(q->word) ? STRONG : WEAK, "the baseline went from %s to %s: %s",
+            SIZE(early_baseline(q)), SIZE(late_baseline(q)),
+            !facts_has_ended(q->word)      ? "the change is within the noise"
+            : q->word != VERDICT_PLATEAUED ? "the verdict found no growth"
+            : has_grown_a_little(q)        ? "growth has stopped and was small"
+                                    : "growth stopped early; the verdict found no later growth");
     if (q->word == VERDICT_UNDECIDED)
         decide_by(h, "run longer: the verdict is still undecided");
 }
@@ -371,7 +371,8 @@ static bool test_limited(const struct question *q, struct hypothesis *h)
     h->site = keeping_site(q, &grown);
     if (!h->site)
         h->site = ledger_site(q->l, LEDGER_TOUCHED);
-    evidence_for(h, DECIDES, "most of the growth is in a container of limited size");
+    evidence_for(h, DECIDES,
+                 "most of the growth is in a Python container with a maximum number of entries");
     for (size_t i = 0; l && i < l->count; i++)
         if (l->at[i].limit > 0)
             evidence_for(h, 0, "kept by %s", KEPT(l, i));

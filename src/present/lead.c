@@ -336,7 +336,7 @@ static void put_remedy(struct doc *d, const struct summary *s, const struct prof
         doc_textf(d, TONE_PLAIN, "the free memory is fragmented: %s [%s]", fragments_help,
                   fragments_code);
     else if (is_leaking_on(s->verdicts, f->gpu))
-        doc_text(d, TONE_PLAIN, "fix the leak on this GPU: memory grew until none was left");
+        doc_text(d, TONE_PLAIN, "fix the leak on this GPU: memory use grew until the GPU was full");
     else
         doc_text(d, TONE_PLAIN,
                  "lower the batch size, or free memory at the largest call sites, which ebb heap "

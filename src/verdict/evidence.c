@@ -284,8 +284,8 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
                         100 * v[0]);
     case VERDICT_SAID_EPOCHS_RISE:
         return snprintf(out, size,
-                        "memory at the same step of each epoch rises by %s per epoch over %.0f "
-                        "epochs (spread %s); each epoch releases %s",
+                        "memory at the same step of each epoch grows by %s per epoch (%.0f epochs, "
+                        "spread %s), although each epoch releases %s",
                         change_size(b, v[0]), v[1], change_size(c, v[3]), change_size(a, v[2]));
     case VERDICT_SAID_EPOCHS_EQUAL:
         return snprintf(out, size,

@@ -172,8 +172,8 @@ static void evidence_text_distinguishes_rising_from_equal_epochs(void **state)
 
     (void)state;
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &rises),
-                        "memory at the same step of each epoch rises by 15 MiB per epoch over 4 "
-                        "epochs (spread 1.0 KiB); each epoch releases 100 MiB");
+                        "memory at the same step of each epoch grows by 15 MiB per epoch (4 "
+                        "epochs, spread 1.0 KiB), although each epoch releases 100 MiB");
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &same),
                         "memory at the same step of each epoch is equal in all 4 epochs: "
                         "each epoch releases the 100 MiB that it adds");
