@@ -97,8 +97,8 @@ struct facts_moment {
     double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
     double spare;    /* bytes of empty memory in Python's arenas, or NAN if not counted */
     double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
-    /* Change of malloc's live bytes, estimated from samples, between the allocator's nearest own
-     * count and this moment. */
+    /* Change of malloc's live bytes, estimated from samples, from the time of the allocator's own
+     * count nearest to this moment until this moment. */
     double drift;
 };
 
@@ -106,7 +106,8 @@ struct facts_moment {
 struct facts_site {
     double start_bytes; /* live bytes at the first moment */
     double floor_bytes; /* lowest live bytes in the second half of the compared time */
-    /* Fraction of the live bytes that is in memory maps, and fraction that is in shared ones. */
+    /* Fraction of the live bytes that is in memory maps, and fraction that is in shared memory
+     * maps. */
     double mapped_share, shared_share;
 };
 

@@ -210,9 +210,9 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns the change of malloc's sampled live bytes between the allocator's nearest own count and
- * T_S. That count may be old, because a slow allocator is rarely queried. OF_MALLOC is malloc's
- * sampled live bytes at T_S. */
+/* Returns the change of malloc's sampled live bytes from the allocator's own count nearest to T_S
+ * until T_S. That count may be old, because a slow allocator is rarely queried. OF_MALLOC is
+ * malloc's sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {

@@ -137,8 +137,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Returns true if row I keeps its growth alive: its verdict does not exclude a leak or, in a
- * process that does not leak, most of the growth is still live. */
+/* Returns true if row I keeps its growth alive: its verdict does not exclude a leak, or the process
+ * does not leak but most of the row's growth is still live. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;

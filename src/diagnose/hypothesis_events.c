@@ -8,7 +8,8 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-/* Growth is treated as free memory if the live heap grew by less than this fraction of it. */
+/* Growth of resident memory is treated as free memory if the live heap grew by less than this
+ * fraction of that growth. */
 static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)

@@ -216,8 +216,8 @@ bool has_frame(const struct facts_heap *heap, const struct growth_row *row,
     return false;
 }
 
-/* Returns true for a library with torch's kernels. This excludes libtorch_python, which wraps
- * tensors as Python objects. */
+/* Returns true for a library with torch's kernels. libtorch_python has none: it only wraps tensors
+ * as Python objects. */
 static bool is_torch_frame(const struct name *n)
 {
     return n->lib && !strstr(n->lib, "libtorch_python") &&
@@ -311,8 +311,8 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
-/* Returns true if most of the growth is in other processes, which this heap profile does not cover.
- * Adds this as evidence. */
+/* If most of the growth is in other processes, which this heap profile does not cover, adds this as
+ * evidence and returns true. */
 static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
     if (q->growth > q->total / 2)
@@ -449,7 +449,7 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
 }
 
 /* Tests retention by comparing baselines. Returns false if the baselines do not show retention, or
- * if measurements of retained memory contradict it. */
+ * if measurements of retained memory contradict retention. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);

@@ -91,8 +91,8 @@ static void rise_between(const struct question *q, const struct course *c, doubl
         *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
 }
 
-/* Returns the largest jump within any twentieth of the compared time. If a step took longer than
- * that, the jump may take the whole step. */
+/* Returns the largest jump within any twentieth of the compared time, or within any single step
+ * that took longer than a twentieth. */
 static struct jump largest_jump(const struct question *q)
 {
     struct course c = course_of(q);

@@ -85,8 +85,8 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
                   : (double)NAN;
 }
 
-/* Returns the growth of pinned memory since the last reading of the breakdown of resident memory,
- * because the job reports pinned memory more often. */
+/* Returns the growth of pinned memory from the reading of shared memory nearest to M until M. The
+ * job reports pinned memory more often than shared memory is read. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
     double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
@@ -187,9 +187,9 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 
 /* ---- the heap ---- */
 
-/* Returns all live memory on the heap. If IS_EXACT, the allocator's own count replaces the estimate
- * of malloc's memory from samples, including the error of that estimate. Small Python objects and
- * mappings are always estimated from samples. */
+/* Returns all live memory on the heap. If IS_EXACT, malloc's memory is taken from the allocator's
+ * own count, which has no sampling error. Otherwise it is estimated from samples. Small Python
+ * objects and mappings are always estimated from samples. */
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
@@ -430,8 +430,9 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* Returns the lower bound of an entry with BYTES. It is 0 for kinds of memory for which only an
- * upper bound is known. The part of retained memory that exceeds RSS is not resident. */
+/* Returns the lower bound of an entry with BYTES: 0 for kinds of memory of which only an upper
+ * bound is known. For retained memory, the part that exceeds RSS is subtracted, because it cannot
+ * be resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
     if (kind == LEDGER_RETAINED)

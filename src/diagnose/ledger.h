@@ -72,5 +72,6 @@ double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i
 /* Returns the call site of pinned, shared or first-written memory, or NULL if unknown. */
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
 /* Returns the growth of memory retained by allocators: empty Python arenas, plus malloc's retained
- * memory if it was measured, or else all unexplained memory. */
+ * memory. If malloc's retained memory was not measured, all unexplained memory is used in its
+ * place. */
 double ledger_beside_growth(const struct ledger *l);

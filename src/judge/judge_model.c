@@ -285,8 +285,8 @@ static bool grows_beside(const struct judge *j, const struct run_entity *p,
     return false;
 }
 
-/* Returns true if a container of P with a maximum number of entries explains most of the growth of
- * OF, which is the memory of P or of the job, and sets RET. */
+/* OF is the series of P's memory or of the job's memory. Returns true, and sets RET, if a container
+ * of P with a maximum number of entries explains most of the growth of OF. */
 static bool find_limited(const struct judge *j, const struct run_entity *p,
                          const struct judge_series *of, struct verdict_limited *ret)
 {
@@ -375,8 +375,8 @@ void judge_settle_whole(struct judge *j)
 }
 
 /* Returns true if ONE rather than OTHER, which may be NULL, decides the verdict on the job. In a
- * running job, a process judged as leaking comes first: the process with the highest probability
- * may not have been probable for long enough. */
+ * running job, a process judged as leaking comes first: a leak of another process may be more
+ * probable now, but not have been probable for long enough. */
 static bool is_graver(const struct judge *j, const struct verdict_result *one,
                       const struct verdict_result *other)
 {

@@ -236,8 +236,8 @@ void judge_tick(struct judge *j)
     if (!j->has_begun)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
-    /* When no process is left, the memory charged to the job has been released, and a limit that is
-     * read then no longer applies to the job. */
+    /* When no process is left, the memory charged to the job has been released, so a limit that is
+     * read after that does not apply to the job. */
     if (n)
         sample_limit(j);
     for (size_t i = 0; i < n; i++)

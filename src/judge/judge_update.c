@@ -57,8 +57,8 @@ static bool list_processes(struct judge *j)
     return true;
 }
 
-/* Stores the verdict on the job in RET. RET describes either WHOLE or one of the processes; returns
- * the index of that process, or N if there is none. */
+/* Stores the verdict on the job in RET, copied from WHOLE or from the verdict on one process.
+ * Returns the index of this process, or N if no process was copied. */
 static size_t tree_result(const struct verdict_member *members, size_t n,
                           const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
                           struct verdict_result *ret)

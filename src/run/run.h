@@ -211,7 +211,7 @@ struct run {
     struct run_role dead_roles[ROLE_COUNT];
     struct run_marks marks[MARK_KIND_COUNT]; /* marks of all kinds except SERIES, HELLO and ACK */
     uint64_t marks_seen;
-    uint64_t steps_seen; /* number of steps reported by the first rank, each counted once */
+    uint64_t steps_seen; /* number of different steps that the first rank has reported */
     bool has_step;
     int64_t step; /* number of the newest step */
     struct run_phase *phases;
@@ -236,7 +236,7 @@ struct run {
     struct trace_reader_damage damage;
 };
 
-/* ---- filling a run; all times are those of the monotonic clock ---- */
+/* ---- adding data to a run; all times are on the monotonic clock ---- */
 
 /* Creates an empty run. OPTIONS are copied. Returns 0 or -ENOMEM. */
 int run_new(const struct run_settings *options, uint64_t start_mono_ns, struct run **ret);

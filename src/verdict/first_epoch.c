@@ -11,11 +11,10 @@ static const double SECOND_EPOCH = 0.4;
 static const double END_Z = 2;
 /* Growth has ended if its slope is below this fraction of the earlier slope. */
 static const double END_PART = 0.3;
-/* Growth after the epoch may continue if it is more than this fraction of the growth that the
- * epoch's rate predicts. This fraction applies while the predicted growth is too small to be
- * material. */
+/* Growth after the epoch is assumed to continue if it exceeds this fraction of the growth predicted
+ * from the epoch's rate. Used while the predicted growth is too small to be material. */
 static const double SOON_PART = 0.3;
-/* The fraction that applies once the predicted growth is material. */
+/* The same fraction, used once the predicted growth is material. */
 static const double SOON_PACE = 0.6;
 /* Growth that may continue is not judged until this many further epochs have passed. */
 static const double SOON_EPOCHS = 0.5;
@@ -134,9 +133,9 @@ static double slope_upper_bound(const double *x, const double *y, size_t n)
 }
 
 /* Returns true if growth may continue although it is not significant: the baseline grew within the
- * epoch, has since grown by a good part of the expected amount, and the noise exceeds material
- * growth. Returns false if the recent block minima (the last half, third or quarter) show that
- * growth has ended. */
+ * epoch, has since grown by a good part of the expected amount, and the noise is larger than the
+ * smallest material growth. Returns false if the recent block minima (the last half, third or
+ * quarter) show that growth has ended. */
 static bool may_continue(const struct judging *j, const struct after *a)
 {
     const struct view *w = &a->w;

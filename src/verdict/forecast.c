@@ -51,8 +51,9 @@ static double passage(double p, double room, double slope, double slope_se, doub
     if (slope <= 0)
         return HUGE_VAL;
     mean = room / slope;
-    /* Variance of the inverse Gaussian, mean^3 / shape with shape = room^2 / diffusion, plus the
-     * variance of mean = (room + e) / slope to first order. */
+    /* Sum of two variances: that of the inverse Gaussian, which is mean^3 / shape with shape =
+     * room^2 / diffusion; and, to first order, that of the estimated mean, which is (room + error
+     * of the level) / slope. */
     variance = mean * mean * mean * diffusion / (room * room) +
                mean * mean * (slope_se * slope_se) / (slope * slope) +
                level_se * level_se / (slope * slope);

@@ -78,7 +78,8 @@ void judge_season(struct judging *j);
 /* Returns true if W's baseline rose by more than COUNTS, but only back to an earlier level. */
 bool judge_returned_to_level(const struct view *w, double counts);
 /* Returns true if memory rose by more than COUNTS at least twice and fell back to the same baseline
- * each time. Between the two troughs, the baseline may change by SLOPE per unit of x. */
+ * each time. Troughs are treated as equally low if the baseline changed by at most SLOPE per unit
+ * of x between them. */
 bool judge_same_baseline(const struct view *w, double counts, double slope);
 
 /* Returns true if the straight part of the view is large, significant, ongoing, and above

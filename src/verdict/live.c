@@ -7,8 +7,8 @@
 static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
 /* The live heap must explain at least this fraction of the growth of resident memory. */
 static const double SHARE = 0.5;
-/* A leak of resident memory is judged as stepping if the live heap is stepping and grows at this
- * fraction of resident memory's rate or more. */
+/* A leak of resident memory is judged as stepping if the live heap is stepping and its growth rate
+ * is at least this fraction of resident memory's growth rate. */
 static const double MOST = 0.7;
 /* Smallest growth of the live heap that is considered, as a fraction of the resident baseline. */
 static const double MATERIAL = 0.025;

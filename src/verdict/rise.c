@@ -6,20 +6,20 @@
 static const double T_AT_LEAST = 6; /* smallest t statistic of a significant slope */
 /* Smallest significant growth, in standard deviations of the block minima. */
 static const double SPREADS_AT_LEAST = 4;
-/* Shortest duration, in seconds, at which a fast rise after a level stretch is judged. It need not
- * last SLOW_PART of the time before it, as a slow rise must. */
+/* Shortest duration, in seconds, at which a fast rise after a level stretch is judged. Unlike a
+ * slow rise, it need not last SLOW_PART of the time before it. */
 static const double FAST_AT_LEAST_S = 40;
-/* Shortest duration at which such a fast rise is judged, as a fraction of the time before it. */
+/* Shortest duration at which a fast rise is judged, as a fraction of the time before the rise. */
 static const double FAST_PART = 0.08;
-/* Shortest level stretch before such a rise, in seconds. */
+/* Shortest level stretch before a fast rise, in seconds. */
 static const double SETTLED_AT_LEAST_S = 15;
-/* Shortest level stretch before such a rise, as a fraction of the time so far. */
+/* Shortest level stretch before a fast rise, as a fraction of the time so far. */
 static const double SETTLED_PART = 0.2;
-/* Such a rise must be this many times as large as the largest release so far. */
+/* A fast rise must be this many times as large as the largest release so far. */
 static const double FAST_OVER_FALL = 1.5;
-/* Largest roughness of such a rise. A rougher one, shaped like an S or a bow, is a warm-up. */
+/* Largest roughness of a fast rise. A rougher rise, shaped like an S or a bow, is a warm-up. */
 static const double FAST_ROUGHNESS = 0.04;
-/* A slow rise after a level stretch must last this fraction of all the time before it. */
+/* A slow rise after a level stretch must last this fraction of the whole time before the rise. */
 static const double SLOW_PART = 0.5;
 /* The slope of the last sixth of a rise must be at least this fraction of its mean slope. */
 static const double FRESH_AT_LEAST = 0.33;

@@ -7,7 +7,7 @@
 #include "verdict/judging.h"
 
 /* A training schedule (longer texts, larger batches) raises the baseline only a few times, at epoch
- * ends. While a job runs, one more epoch of growth is therefore required than after its end. */
+ * ends. A running job must therefore grow for one epoch more than a job that has ended. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
@@ -255,7 +255,7 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* Drops all evidence. It was found in the baseline, and the baseline of a saw-tooth is noisy. */
+/* Drops all evidence, because it was found in the baseline, which is noisy in a saw-tooth. */
 static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;

@@ -46,9 +46,10 @@ void tail_release(struct tail *tail, struct verdict_series *v);
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
 /* Handles the end of a table, at which the process may have exited. If the readings that are held
- * back end in a fall (all below the readings of the TAIL_S before, the last by more than 5 %), the
- * fall is the exit and is dropped. All other readings are passed on. The last TAIL_FED readings
- * that were passed on earlier are included in the comparison. */
+ * back end in a fall (each is below all readings of the TAIL_S seconds before the fall, and the
+ * last one is below them by more than 5 %), the fall is the exit and is dropped. All other readings
+ * are passed on. The readings before the fall include the last TAIL_FED readings that were passed
+ * on earlier. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
 /* Returns true if tail_end would drop all readings that are held back. */

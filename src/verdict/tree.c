@@ -157,7 +157,7 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole tree may grow although no process does, because of shared memory or of a growing
+    /* The whole tree may grow although no process does, because of shared memory or a growing
      * number of processes. If a process grows, the verdict on that process shows best whether
      * growth occurs at events. */
     if (whole && verdict_word_severity(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&

@@ -40,8 +40,8 @@ struct verdict_options {
     /* The same threshold in steps, for a table without times. [200] */
     uint64_t warmup_steps;
     double material_fraction; /* growth below this fraction of the baseline is noise [0.025] */
-    /* A late rise above this fraction of the baseline is judged at once; a smaller one once it has
-     * lasted half as long as the time before it. [0.2] */
+    /* A late rise by more than this fraction of the baseline is judged at once. A smaller rise is
+     * judged after it has lasted half as long as the time before it. [0.2] */
     double late_rise;
     uint64_t steps_per_epoch; /* number of steps per epoch set by the user; marks may replace it */
     /* True if a reading of 0 is valid; if false, 0 means that the process has exited. */
@@ -141,7 +141,7 @@ struct verdict_interval {
 };
 
 enum verdict_boundary {
-    VERDICT_AT_NONE = 0, /* growth ended near no known boundary */
+    VERDICT_AT_NONE = 0, /* growth did not end near a known boundary */
     VERDICT_AT_STEP,
     VERDICT_AT_FIRST_EPOCH,
     VERDICT_AT_EPOCH,
@@ -295,9 +295,9 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 
 /* Revises RESIDENT, the verdict on the resident memory of a process, using LIVE, the verdict on its
  * live heap. Undecided growth becomes a leak if the live heap leaks and explains most of it. Level
- * memory becomes a leak if the live heap grew, by a large fraction of this memory, into memory that
- * was already resident. Otherwise RESIDENT stays as it is, because memory outside the live heap
- * (small Python objects, mappings) may leak as well. */
+ * memory becomes a leak if the live heap grew by a large fraction of the resident memory, reusing
+ * memory that was already resident. Otherwise RESIDENT stays as it is, because memory outside the
+ * live heap (small Python objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Changes R, a leak of V, from leaking to stepping if most of the growth occurred at evaluations,
@@ -335,8 +335,9 @@ struct verdict_limited {
     bool is_growing; /* false if the container is full or has stopped growing */
 };
 /* Returns true and sets RET if the container C explains most of the growth of RESIDENT since C's
- * first reading, and little else has grown lately. If LIVE is not NULL, the share is computed from
- * the live heap LIVE, because resident memory also contains memory that the allocator retains. */
+ * first reading, and little other memory has grown lately. If LIVE is not NULL, the container is
+ * compared with the growth of the live heap LIVE instead, because resident memory also contains
+ * memory that the allocator retains. */
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
                           const struct verdict_container *c, struct verdict_limited *ret);
 /* Returns true if the container OTHER grew considerably in the last third of the time for which C

@@ -131,7 +131,7 @@ static void call_site_with_the_most_growth_is_named_if_none_leaks(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void growth_that_ended_is_attributed_to_its_live_call_site(void **state)
+static void growth_that_ended_is_attributed_to_the_site_that_grew(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -364,7 +364,7 @@ int main(void)
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
         T(call_site_with_the_most_growth_is_named_if_none_leaks),
-        T(growth_that_ended_is_attributed_to_its_live_call_site),
+        T(growth_that_ended_is_attributed_to_the_site_that_grew),
         T(variable_whose_graph_grows_is_diagnosed_as_a_kept_graph),
         T(batch_that_is_live_only_at_the_end_is_an_unlikely_cause),
         T(call_site_that_stopped_growing_is_an_unlikely_leak_cause),

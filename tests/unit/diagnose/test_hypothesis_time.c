@@ -39,7 +39,7 @@ static void amount_allocated_before_training_is_at_most_the_final_memory(void **
 }
 
 /* Without marks, growth that ends early is treated as start-up. */
-static void growth_in_start_up_is_diagnosed_as_data_load_not_no_growth(void **state)
+static void growth_during_start_up_is_diagnosed_as_data_load(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(224), MIB(269), 60);
@@ -426,7 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(memory_peak_at_the_end_is_not_evidence_of_growth),
         T(amount_allocated_before_training_is_at_most_the_final_memory),
-        T(growth_in_start_up_is_diagnosed_as_data_load_not_no_growth),
+        T(growth_during_start_up_is_diagnosed_as_data_load),
         T(single_jump_before_flat_memory_is_diagnosed_as_data_load),
         T(single_jump_at_one_call_site_is_diagnosed_as_data_load),
         T(growth_within_one_long_step_is_a_jump),

@@ -517,7 +517,7 @@ static void shared_memory_is_not_attributed_to_malloc_call_sites(void **state)
 
 /* The breakdown of resident memory was last read 40 s ago, and 80 MiB has been pinned since
  * then. */
-static void recently_pinned_memory_is_not_growth_of_shared_memory(void **state)
+static void recently_pinned_memory_is_not_counted_as_shared_growth(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -601,7 +601,7 @@ int main(void)
         T(ledger_names_the_call_site_of_unpinned_shared_memory),
         T(mapping_is_heap_memory_if_anonymous_memory_grows_as_much),
         T(shared_memory_is_not_attributed_to_malloc_call_sites),
-        T(recently_pinned_memory_is_not_growth_of_shared_memory),
+        T(recently_pinned_memory_is_not_counted_as_shared_growth),
         T(pages_of_a_worker_are_shared_until_written_to),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
         T(ledger_of_a_run_without_samples_is_unknown),

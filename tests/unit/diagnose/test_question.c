@@ -166,7 +166,7 @@ static void growing_worker_is_diagnosed_if_the_trainer_is_flat(void **state)
     expect_main_process(0);
 }
 
-static void undecided_growth_is_not_diagnosed_if_only_in_the_first_half(void **state)
+static void undecided_growth_only_in_the_first_half_is_not_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(20));
@@ -237,7 +237,7 @@ int main(void)
         T(file_pages_between_two_readings_change_with_rss),
         T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
-        T(undecided_growth_is_not_diagnosed_if_only_in_the_first_half),
+        T(undecided_growth_only_in_the_first_half_is_not_diagnosed),
         T(growth_that_stopped_is_diagnosed_if_it_exceeds_10_percent),
         T(growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),

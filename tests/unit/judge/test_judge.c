@@ -531,7 +531,7 @@ static void job_keeps_its_verdict_after_its_largest_process_exits(void **state)
     train(&job, 120, 10 * MIB, 200);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
-    for (int i = 0; i < 40; i++) { /* The shell that started the training continues after it. */
+    for (int i = 0; i < 40; i++) { /* the shell that started the training is still running */
         tick_begin(&job);
         put_machine(&job, 2 * MIB, 400 * MIB);
         put_process(&job, 2, 2 * MIB, MIB, 0);
@@ -627,8 +627,9 @@ static void gpu_is_judged_only_after_the_job_uses_it(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Returns the earliest time in seconds until a GPU of 80 GiB is full. PyTorch has reserved 70 GiB,
- * allocates 20 MiB/s without freeing it, and has a peak of PEAK_BYTES allocated. */
+/* Returns the lower bound, in seconds, of the forecast time until a GPU of 80 GiB is full. PyTorch
+ * has reserved 70 GiB, allocates 20 MiB/s without freeing it, and has a peak of PEAK_BYTES
+ * allocated. */
 static double gpu_full_in_s(uint64_t peak_bytes)
 {
     struct job job = job_begin(NULL);
@@ -852,7 +853,7 @@ static void reported_metric_keeps_its_verdict_after_process_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void metrics_beyond_the_maximum_replace_metrics_that_ended(void **state)
+static void new_metrics_replace_ended_metrics_if_no_series_is_free(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -949,7 +950,7 @@ int main(void)
         cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),
         cmocka_unit_test(long_flat_segment_outweighs_a_short_leak_before_a_restart),
         cmocka_unit_test(reported_metric_keeps_its_verdict_after_process_exit),
-        cmocka_unit_test(metrics_beyond_the_maximum_replace_metrics_that_ended),
+        cmocka_unit_test(new_metrics_replace_ended_metrics_if_no_series_is_free),
         cmocka_unit_test(job_without_memory_readings_gets_no_verdict),
         cmocka_unit_test(each_change_of_the_verdict_word_is_reported_once),
     };

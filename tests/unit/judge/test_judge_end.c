@@ -199,7 +199,7 @@ static void readings_after_a_process_finished_its_work_are_ignored(void **state)
 
 /* The growth of a killed job may have been about to stop, so the verdict is leaking only if a leak
  * is nearly certain. */
-static void killed_job_without_call_site_history_gets_no_probability(void **state)
+static void killed_job_without_site_history_gets_no_leak_probability(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -271,7 +271,7 @@ static struct held probably_grown(void)
     return sites;
 }
 
-static void profiled_running_job_leaks_only_if_its_call_sites_grow(void **state)
+static void profiled_running_job_is_leaking_only_if_call_sites_grow(void **state)
 {
     struct held sites = probably_grown();
     struct judge *j = running_job(60, 20);
@@ -410,8 +410,8 @@ int main(void)
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(call_site_growth_is_evidence_only_for_its_own_process),
         cmocka_unit_test(readings_after_a_process_finished_its_work_are_ignored),
-        cmocka_unit_test(killed_job_without_call_site_history_gets_no_probability),
-        cmocka_unit_test(profiled_running_job_leaks_only_if_its_call_sites_grow),
+        cmocka_unit_test(killed_job_without_site_history_gets_no_leak_probability),
+        cmocka_unit_test(profiled_running_job_is_leaking_only_if_call_sites_grow),
         cmocka_unit_test(leak_is_confirmed_if_it_was_already_probable_10_s_earlier),
         cmocka_unit_test(leak_soon_after_one_epoch_is_found_only_if_call_sites_grow),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),

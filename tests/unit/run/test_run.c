@@ -77,7 +77,7 @@ static void run_model_keeps_the_largest_exited_processes(void **state)
     run_free(run);
 }
 
-static void run_model_keeps_long_lived_exited_processes_first(void **state)
+static void run_model_prefers_to_keep_longer_lived_exited_processes(void **state)
 {
     struct run_settings o = run_settings_live;
     (void)state;
@@ -167,7 +167,7 @@ static void reported_series_are_removed_with_their_process(void **state)
     run_free(run);
 }
 
-static void step_marks_beyond_the_maximum_are_thinned_out(void **state)
+static void step_marks_are_thinned_out_if_too_many_are_added(void **state)
 {
     struct run_settings o = run_settings_read;
     struct run_mark_cursor cursor = {{0}};
@@ -308,11 +308,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_model_keeps_the_largest_exited_processes),
-        cmocka_unit_test(run_model_keeps_long_lived_exited_processes_first),
+        cmocka_unit_test(run_model_prefers_to_keep_longer_lived_exited_processes),
         cmocka_unit_test(peak_of_a_process_is_the_larger_of_hwm_and_rss),
         cmocka_unit_test(memory_of_the_job_is_the_cgroup_charge_if_known),
         cmocka_unit_test(reported_series_are_removed_with_their_process),
-        cmocka_unit_test(step_marks_beyond_the_maximum_are_thinned_out),
+        cmocka_unit_test(step_marks_are_thinned_out_if_too_many_are_added),
         cmocka_unit_test(run_model_keeps_phases_versions_segments_and_guard_notes),
         cmocka_unit_test(run_observer_is_called_for_every_item_and_every_freed_entity),
     };

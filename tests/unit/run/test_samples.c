@@ -195,7 +195,7 @@ static void largest_processes_of_the_range_are_listed_by_size(void **state)
     json_decref(doc);
 }
 
-static void step_marks_are_dropped_before_marks_of_other_kinds(void **state)
+static void step_marks_are_dropped_first_if_there_are_too_many_marks(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -258,7 +258,7 @@ int main(void)
         cmocka_unit_test(reduced_samples_keep_spikes_and_dips),
         cmocka_unit_test(samples_are_limited_to_the_requested_range),
         cmocka_unit_test(largest_processes_of_the_range_are_listed_by_size),
-        cmocka_unit_test(step_marks_are_dropped_before_marks_of_other_kinds),
+        cmocka_unit_test(step_marks_are_dropped_first_if_there_are_too_many_marks),
         cmocka_unit_test(sample_times_are_relative_to_the_job_start),
         cmocka_unit_test(samples_are_read_from_a_truncated_recording),
     };

@@ -72,7 +72,7 @@ static void week_long_series_keeps_extremes_and_first_and_last_reading(void **st
     series_fini(&s);
 }
 
-static void series_of_sparse_readings_has_at_most_its_maximum_of_buckets(void **state)
+static void series_of_sparse_readings_stays_within_its_bucket_limit(void **state)
 {
     struct series s;
     (void)state;
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(series_without_readings_has_no_points),
         cmocka_unit_test(series_keeps_every_reading_while_it_has_free_buckets),
         cmocka_unit_test(week_long_series_keeps_extremes_and_first_and_last_reading),
-        cmocka_unit_test(series_of_sparse_readings_has_at_most_its_maximum_of_buckets),
+        cmocka_unit_test(series_of_sparse_readings_stays_within_its_bucket_limit),
         cmocka_unit_test(series_search_finds_the_first_reading_at_or_after_a_time),
         cmocka_unit_test(reading_with_an_earlier_time_is_added_at_the_last_time),
         cmocka_unit_test(start_value_is_the_last_reading_of_the_first_second),

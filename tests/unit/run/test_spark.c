@@ -1,4 +1,4 @@
-/* Tests the sparkline of a run's memory, and reading it back from JSON. */
+/* Tests the sparkline of a run's memory, and its conversion to and from JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -274,7 +274,7 @@ static void leak_with_jumps_unrelated_to_events_is_not_stepping(void **state)
 }
 
 /* Applies verdict_name_leak to a leak that was found in another series. */
-static void leak_of_another_series_is_stepping_if_it_jumps_at_events(void **state)
+static void leak_is_named_stepping_if_its_memory_jumps_at_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -300,7 +300,7 @@ static uint64_t taken_at_once(uint64_t step)
     return 500 * MB + (step > 2 ? 40 * MB : 0);
 }
 
-static void growth_in_only_the_first_steps_is_plateaued(void **state)
+static void growth_that_ends_within_20_steps_is_plateaued(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
@@ -337,8 +337,8 @@ int main(void)
         TEST(ended_job_with_growth_at_three_epoch_ends_is_stepping),
         TEST(leak_with_uneven_jumps_at_events_is_stepping),
         TEST(leak_with_jumps_unrelated_to_events_is_not_stepping),
-        TEST(leak_of_another_series_is_stepping_if_it_jumps_at_events),
-        TEST(growth_in_only_the_first_steps_is_plateaued),
+        TEST(leak_is_named_stepping_if_its_memory_jumps_at_events),
+        TEST(growth_that_ends_within_20_steps_is_plateaued),
         TEST(single_jump_in_the_first_steps_is_stable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,7 +189,7 @@ static void growth_test_raises_an_alarm_on_growing_blocks_only(void **state)
     assert_true(martingale_log_threshold(0.01, 0, 0) > log(100));
 }
 
-static void inverse_gaussian_median_equals_that_of_simulated_passages(void **state)
+static void inverse_gaussian_median_equals_the_simulated_median(void **state)
 {
     double mean = 50, shape = 400, median = forecast_ig_quantile(0.5, mean, shape);
     int early = 0;
@@ -260,7 +260,7 @@ static void last_readings_are_dropped_only_if_the_process_exits(void **state)
     assert_int_equal(tail.count, 0);
 }
 
-static void number_of_last_readings_held_back_is_limited(void **state)
+static void number_of_readings_held_back_is_limited(void **state)
 {
     int64_t t = 0;
 
@@ -331,8 +331,8 @@ static void slow_exit_in_a_table_is_dropped_despite_lower_memory_before(void **s
         hold(&t, 33, 200, 3700);
         hold(&t, 2, 200, 3600);
         tail_end(&tail, &series);
-        /* A live series holds back fewer seconds, in which memory falls too little to be recognized
-         * as an exit, so it includes the exit. */
+        /* A live series holds back a shorter time. Memory falls so little in this time that the
+         * exit is not recognized, and its readings stay in the series. */
         assert_int_equal(series.samples, is_table ? 300 : 335);
     }
 }
@@ -362,10 +362,10 @@ int main(void)
         cmocka_unit_test(noise_estimate_ignores_a_trend),
         cmocka_unit_test(growth_test_rarely_raises_an_alarm_on_random_blocks),
         cmocka_unit_test(growth_test_raises_an_alarm_on_growing_blocks_only),
-        cmocka_unit_test(inverse_gaussian_median_equals_that_of_simulated_passages),
+        cmocka_unit_test(inverse_gaussian_median_equals_the_simulated_median),
         cmocka_unit_test(time_to_the_limit_is_infinite_without_growth),
         cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
-        cmocka_unit_test_setup(number_of_last_readings_held_back_is_limited, fresh_tail),
+        cmocka_unit_test_setup(number_of_readings_held_back_is_limited, fresh_tail),
         cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
                                fresh_tail),
