@@ -35,6 +35,6 @@ int diagnosis_new(const struct recorded *recorded, struct diagnosis **ret, struc
 void diagnosis_free(struct diagnosis *d); /* D may be NULL */
 /* Converts the diagnosis to JSON; returns NULL if out of memory. */
 json_t *diagnosis_json(const struct diagnosis *d);
-/* Returns the part that is stored in run.json: the verdict sentence, the first hypothesis and the
- * advice. */
+/* Returns the part of the diagnosis that is stored in run.json: the verdict sentence, the first
+ * hypothesis and the advice. */
 json_t *diagnosis_brief_json(const struct diagnosis *d);

@@ -136,8 +136,9 @@ static double anonymous_at(const struct facts_process *p, double t_s)
 }
 
 /* Returns the bytes of file pages that the process has written to. Such pages are unshared, but the
- * kernel does not count them as anonymous. Their number hardly changes. While memory grows, a page
- * count is outdated and shows too few of them, so the largest difference is used. */
+ * kernel does not count them as anonymous. Their number hardly changes. It is the largest
+ * difference between unshared and anonymous memory over all page counts, because a count made while
+ * memory grows is outdated and its difference is too small. */
 static double written_files(const struct facts *f)
 {
     const struct facts_series *unique = &f->main->field[SAMPLE_UNIQUE];

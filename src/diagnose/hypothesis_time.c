@@ -7,8 +7,9 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A jump begins when memory has risen by the first of these fractions of the jump's height, and is
- * complete at the second. Growth that takes more than JUMP_STEPS steps is gradual, not a jump. */
+/* A jump begins when memory has risen by the fraction jump_begun of the jump's height, and is
+ * complete at the fraction jump_done. Growth that takes more than JUMP_STEPS steps is gradual, not
+ * a jump. */
 static const double jump_begun = 0.1, jump_done = 0.8;
 /* A jump explains the growth if it is at least this fraction of the growth. */
 static const double jump_share = 0.7;

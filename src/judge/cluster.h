@@ -1,6 +1,6 @@
 /* The view of a multi-node job, read from its job folder, which has one run folder per node. Each
- * rank is judged by itself and then compared with its peers (verdict/ranks.h). While the job runs,
- * each refresh reads only the new part of the recordings. */
+ * rank is first judged separately and then compared with its peers (verdict/ranks.h). While the job
+ * runs, each refresh reads only the new part of the recordings. */
 #pragma once
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* run.json: the facts of a run and its end (docs/reference/run-json.md). The engine and the
- * supervisor write it; views and the job server read it. The keys "verdict", "heap", "diagnosis"
- * and "spark" have types of their own and are not part of this struct. */
+ * supervisor write it; views and the job server read it. The members "verdict", "heap", "diagnosis"
+ * and "spark" have their own types and are not part of struct outcome. */
 #pragma once
 
 #include <jansson.h>

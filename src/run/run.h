@@ -295,11 +295,11 @@ void run_drop_marked(struct run *run);
 /* Returns the field of a GPU that is judged: PyTorch's allocated memory if known, because its
  * allocator retains freed memory; otherwise the memory reported by the driver. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* Return the memory of a GPU that is not available for new allocations: that of all its users
- * (run_gpu_used), or that of the job (run_gpu_job). The cache of PyTorch's allocator is included up
- * to the peak of allocated memory, because a later step may need that much again. The rest of the
- * cache is not included, because PyTorch frees it before an allocation fails. Return false if
- * unknown. */
+/* Return the part of a GPU's memory that is not available for new allocations: the memory of all
+ * processes (run_gpu_used), or the memory of the job (run_gpu_job). The cache of PyTorch's
+ * allocator is included up to the peak of allocated memory, because a later step may need that much
+ * again. The rest of the cache is not included, because PyTorch frees it before an allocation
+ * fails. Return false if unknown. */
 bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
 /* Sets *RET to the newest value of FIELD of E. Returns false if there is none. */

@@ -21,9 +21,9 @@ enum { SEEN_AFTER = 3 }; /* an event is used once this many step ends have follo
  * a staircase looks like a line, so no verdict is possible. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* Growth within this many readings of an event is attributed to the event. If growth were steady, a
- * fraction F of it would occur there; the actual fraction must be at least F + BEYOND_EVEN * (1 -
- * F). */
+/* Growth within this many readings of an event is attributed to the event. F is the fraction of
+ * steady growth that would occur near events. The actual fraction of the growth near events must be
+ * at least F + BEYOND_EVEN * (1 - F). */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
@@ -31,14 +31,15 @@ static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
 static const double RISE_OVER_MEAN = 0.33;
 /* Jumps larger than this multiple of the median jump are clipped. */
 static const double STANDS_OUT = 1.6;
-/* The later half of the jumps must be at least this fraction of the earlier half. */
+/* The sum of the later half of the jumps must be at least this fraction of the sum of the earlier
+ * half. */
 static const double GOES_ON = 0.8;
 /* The current sequence of jumps must be this many times as long as the longest earlier sequence
  * whose memory was released. */
 static const double TIMES_LOST = 2.5;
 
-/* Thresholds for growth that is known to be a leak. The effective number of its jumps must be at
- * least PIECES_PART times the number of jumps. The share of growth at events must exceed the share
+/* Thresholds for growth that is known to be a leak. The effective number of jumps must be at least
+ * PIECES_PART times their actual number. The share of growth at events must exceed the share
  * expected by chance by CHANCE_Z standard deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
@@ -238,8 +239,8 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
 
 /* Returns true if growth at events consists of enough jumps of similar size, and its SHARE exceeds
  * the share expected by chance. The effective number of jumps is (sum j)^2 / sum j^2. If a leak is
- * unrelated to events, the fraction EVEN of its growth occurs near events on average; if it has
- * only a few jumps, all of them may occur near events by chance. */
+ * unrelated to events, the fraction EVEN of its growth occurs near events on average. A leak with
+ * only a few jumps may have all of its jumps near events by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;

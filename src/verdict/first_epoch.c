@@ -14,7 +14,7 @@ static const double END_PART = 0.3;
 /* Growth after the epoch is assumed to continue if it exceeds this fraction of the growth predicted
  * from the epoch's rate. Used while the predicted growth is too small to be material. */
 static const double SOON_PART = 0.3;
-/* The same fraction, used once the predicted growth is material. */
+/* Replaces SOON_PART once the predicted growth is material. */
 static const double SOON_PACE = 0.6;
 /* Growth that may continue is not judged until this many further epochs have passed. */
 static const double SOON_EPOCHS = 0.5;

@@ -21,9 +21,9 @@ struct judging {
     double began;       /* x at which the judged phase began, including start-up */
     /* growth in the first steps that was removed as start-up, in bytes; 0 if it was a jump */
     double fill;
-    double fill_end; /* x at which that growth ended, or 0 */
+    double fill_end; /* x at which the growth in FILL ended, or 0 */
     uint32_t phase;
-    /* Growth rate in bytes/step, set if whole epochs were compared (season.c). */
+    /* Growth rate in bytes/step from comparing whole epochs (season.c), if they were compared. */
     struct verdict_interval epoch_rate;
     /* true if the word was decided only because the job is over, so there is no alarm */
     bool by_end;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Numbers of readings required after the end of the epoch and before it. */
+/* Numbers of readings required after (KNOT_AFTER) and before (KNOT_BEFORE) the end of the epoch. */
 enum { KNOT_AFTER = 2, KNOT_BEFORE = 6 };
 static const double KNOT_SURE = 6; /* required difference of slopes in standard deviations */
 /* Growth has stopped if its slope is below this fraction of the epoch's slope. */

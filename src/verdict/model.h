@@ -19,14 +19,14 @@ struct model_sites {
      * smallest growth in any third of the run's second half (steady) or of its last three quarters
      * (steady_long). */
     double steady, steady_long;
-    /* Growth over one epoch in bytes at call sites that free little, for a run past its first
-     * epoch. SUSTAINED adds up, over the sites, the lower of two growth rates: within the first
-     * epoch and after it. SLOWED adds up the decreases in growth rate of the sites that slowed down
-     * after the first epoch. Both are 0 if unknown. */
+    /* Growth rates in bytes per epoch of call sites that free little, for a run past its first
+     * epoch. A site has one rate within the first epoch and one after it. SUSTAINED is the sum of
+     * the lower rate of each site. SLOWED is the sum of the decreases of the sites whose rate
+     * decreased. Both are 0 if unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
-    /* Trend of the same memory over the bytes that the process has allocated, instead of over
-     * time. */
+    /* Trend of the live memory of these call sites over the bytes that the process has allocated,
+     * instead of over time. */
     struct trend by_work;
     /* Trend of memory that stays live: for each block of readings, the sum over all call sites of
      * the site's lowest live memory. */

@@ -14,7 +14,7 @@ static const double WHOLE_PART = 0.9;
 static const double PACE = 0.7;
 /* Smallest slope of the later half, as a fraction of the earlier half's slope. */
 static const double EVEN_LATE = 0.85;
-/* The value of this bound if no bend is visible, because growth in random jumps is never perfectly
+/* Replaces EVEN_LATE if no bend is visible, because growth in random jumps is never perfectly
  * steady. */
 static const double EVEN_CHANCE = 0.7;
 /* Smallest slope of the earlier half, as a fraction of the later half's slope; a leak may

@@ -16,13 +16,13 @@ enum {
     PAIRS_WHILE_RUNNING = 4,
     SLOTS_PER_EPOCH = 5
 };
-/* Fraction of the earlier epoch of a pair that must have been recorded. */
+/* At least this fraction of the earlier epoch of a pair must have been recorded. */
 static const double PAIR_PART = 0.8;
 /* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* Quantile of the absolute differences that measures their spread. It is higher than the median: if
- * the period of the teeth is not an epoch, most differences are alike, and only one or two in ten,
- * at the end of a tooth, are larger. */
+/* The spread is this quantile of the absolute deviations from the typical difference of each pair.
+ * The median would be too low: if the period of the teeth is not an epoch, most differences are
+ * alike, and only one or two in ten, at the end of a tooth, are larger. */
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
 static const double SPREAD_NORMAL = 1.15;
@@ -37,13 +37,13 @@ static const double OVER_SPREAD = 2;
 /* The rise of a pair may be smaller or larger than the typical rise, but the smaller of the two
  * must be at least this fraction of the larger one. */
 static const double ALIKE = 0.5;
-/* The later rises must be at least this fraction of the earlier rises. */
+/* The sum of the later rises must be at least this fraction of the sum of the earlier rises. */
 static const double GOES_ON = 0.85;
 /* Fraction of all pairs that must belong to the latest uninterrupted rise. */
 static const double RECENT_PART = 0.5;
-/* Lower bounds on the rise of the epochs' lowest readings (FLOOR_PART) and, for a leak, of both
- * their lowest and highest readings (LIFTED_PART), as a fraction of the total rise: the whole tooth
- * must move up, not sideways. */
+/* Lower bounds as fractions of the total rise. The epochs' lowest readings must rise by at least
+ * FLOOR_PART. For a leak, both their lowest and their highest readings must rise by at least
+ * LIFTED_PART: the whole tooth must move up, not sideways. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
 /* Growth of the baseline by less than this fraction of a tooth is ignored. */
 static const double TOOTH_PART = 0.25;
@@ -143,8 +143,7 @@ static double take_pairs(struct epochs *p)
                : 0;
 }
 
-/* Returns the spread of the same readings about one straight line through all epochs, for
- * comparison. */
+/* Returns the spread of the readings of all compared epochs about one straight line. */
 static double plain_spread(const struct epochs *p)
 {
     double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;

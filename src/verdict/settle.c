@@ -14,7 +14,7 @@ static const double RUNNING_LEAK_FROM = 0.92;
 static const double FIRST_EPOCH = 1.15;
 /* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded. A
  * running job without a known epoch that is judged as leaking always gets this confidence, because
- * a leak was probable for some time before the verdict. */
+ * such a job is only judged as leaking after a leak has been probable for some time. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)

@@ -10,7 +10,8 @@ enum { STRAIGHT_POINTS = 6 };
 /* Largest RMS deviation from a straight line, as a fraction of the rise. A staircase with three
  * steps deviates by 0.096. */
 static const double STRAIGHT_RMS = 0.12;
-/* Largest RMS deviation of growth without noise or jumps, as a fraction of the rise. */
+/* Largest RMS deviation from a straight line, as a fraction of the rise, of a rise that has neither
+ * noise nor jumps. */
 static const double TIGHT_RMS = 0.02;
 /* In a straight rise, the slope of each half is at least this fraction of the slope of the other
  * half, about e^-0.6. */

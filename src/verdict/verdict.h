@@ -37,7 +37,7 @@ struct verdict_options {
     double alpha; /* probability of a false alarm over a whole run, at most 0.5 [0.01] */
     /* Growth since the start is judged after this many seconds if no epoch end is known. [840] */
     double warmup_s;
-    /* The same threshold in steps, for a table without times. [200] */
+    /* Replaces warmup_s for a table without times, in steps. [200] */
     uint64_t warmup_steps;
     double material_fraction; /* growth below this fraction of the baseline is noise [0.025] */
     /* A late rise by more than this fraction of the baseline is judged at once. A smaller rise is
@@ -217,8 +217,8 @@ enum verdict_evidence_code {
     /* value[]: growth rate of a rank, by_step, median of all ranks, number of ranks */
     VERDICT_SAID_PEERS,
     /* value[]: number of entries of a container, maximum number of entries, share of the growth
-     * that the container explains, further growth in bytes until the container is full, or 0 if the
-     * container has stopped growing; for an array, the entries are the bytes written so far */
+       that the container explains, further growth in bytes until the container is full (0 if the
+       container has stopped growing). For an array, the entries are the bytes written so far */
     VERDICT_SAID_LIMITED,
     VERDICT_EVIDENCE_CODES
 };
@@ -300,14 +300,15 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
  * live heap (small Python objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
-/* Changes R, a leak of V, from leaking to stepping if most of the growth occurred at evaluations,
- * checkpoints or epoch ends. verdict_judge does this itself; call this function only if R was taken
- * from another series. */
+/* R is the verdict that V leaks. Changes R from leaking to stepping if most of the growth occurred
+ * at evaluations, checkpoints or epoch ends. verdict_judge does this itself; call this function
+ * only if R was taken from another series. */
 void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
 
-/* Revises R, the verdict on the growing series RESIDENT, under two conditions: LIVE, the verdict on
- * the live heap IN_USE, is level, and malloc's memory in use (IN_USE) and retained (SPARE) explains
- * most of the growth. An undecided R becomes plateaued, a leak undecided. */
+/* Revises R, the verdict on the growing series RESIDENT, if malloc's statistics explain the growth:
+ * LIVE, the verdict on the live heap IN_USE, is level, and the growth of malloc's live memory
+ * (IN_USE) and retained memory (SPARE) is most of the growth. An undecided R becomes plateaued; a
+ * leak becomes undecided. */
 void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
@@ -330,7 +331,7 @@ struct verdict_limited {
     double entries, most;
     double share;      /* fraction of the growth that the container explains */
     double left_bytes; /* estimated further growth until the container is full */
-    double left_x;     /* estimated time until then, in steps if BY_STEP, else in seconds */
+    double left_x;     /* estimated time until the container is full: steps if BY_STEP, else s */
     bool by_step;
     bool is_growing; /* false if the container is full or has stopped growing */
 };
@@ -368,10 +369,10 @@ enum verdict_leak verdict_leak_of(double probability, bool is_over);
  * first epoch. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
-/* Checks R, a leak of WHOLE, against SUMMED. WHOLE is the memory of a process tree with every page
- * counted once; SUMMED is the sum over its processes. When a write makes a shared page private,
- * only WHOLE grows, and this growth stops when all shared pages are copied. R therefore becomes
- * undecided if SUMMED does not grow as well. */
+/* R is the verdict that WHOLE leaks. Checks R against SUMMED. WHOLE is the memory of a process tree
+ * with every page counted once; SUMMED is the sum over its processes. When a write makes a shared
+ * page private, only WHOLE grows, and this growth stops when all shared pages are copied. R
+ * therefore becomes undecided if SUMMED does not grow as well. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
 

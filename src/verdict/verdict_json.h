@@ -5,8 +5,8 @@
 
 #include "verdict/verdict.h"
 
-/* Rounds V to nine digits: more than the accuracy of any value, and printed identically on every
- * machine. */
+/* Rounds V to nine digits. No value is accurate to more digits, and a rounded value is printed
+ * identically on every machine. */
 double verdict_rounded(double v);
 
 /* Adds only "verdict", "confidence" and the rates to O. */

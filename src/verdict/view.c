@@ -11,7 +11,7 @@ static const double TIMES_OPEN = 2.5;
 /* A spike rises by at least this fraction of the largest release, in one move. */
 static const double SPIKE_PART = 0.5;
 /* Rises smaller than this fraction of the baseline or this multiple of the noise are not spikes
- * (as in level.c). */
+ * (level.c uses the same thresholds). */
 static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
 /* A level that has lasted for this fraction of the time so far is not a spike. */
 static const double HELD_PART = 0.05;
@@ -22,8 +22,8 @@ static const double EXIT_S = 10;
 static const double EXIT_PART = 0.15; /* longest exit as a fraction of the process's life */
 /* during an exit, memory falls by at least this fraction, as in tail.c */
 static const double EXIT_FALL = 0.05;
-/* If the end of a process's work is known, at most this fraction of its life is left out as its
- * exit. */
+/* If the time at which a process finished its work is known, the exit that is left out may take at
+ * most this fraction of the process's life. */
 static const double EXIT_KNOWN = 0.25;
 
 /* All slots that are considered: the history before the window, and the window. */

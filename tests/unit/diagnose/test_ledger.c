@@ -341,7 +341,7 @@ static void live_memory_from_mmap_is_added_to_the_allocator_count(void **state)
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
-/* When the allocator was last queried, 80 MiB had not been allocated yet. */
+/* 80 MiB was allocated after the last query of the allocator. */
 static void old_allocator_count_is_raised_by_growth_sampled_since_then(void **state)
 {
     (void)state;

@@ -103,7 +103,7 @@ static void first_scan_compares_heartbeats_of_the_nodes_with_each_other(void **s
     cluster_free(c);
 }
 
-/* Some file systems store the file time of the writing node. */
+/* Some file systems take file times from the clock of the node that writes the file. */
 static void node_whose_clock_is_a_minute_behind_is_not_silent(void **state)
 {
     struct cluster *c = open_job();
