@@ -362,9 +362,9 @@ static bool is_covered(const struct question *q, const struct hypothesis *first,
     return false;
 }
 
-/* Returns true if H would repeat advice on a cache filled in the first epoch. That advice already
- * names the allocating line, so advice on the call site is only useful if it names the
- * container. */
+/* Returns true if H would repeat advice on a cache filled in the first epoch. The earlier advice
+ * already names the allocating line, so further advice on the call site is useful only if it names
+ * the container. */
 static bool is_covered_by_fill(const struct question *q, const struct hypothesis *first,
                                const struct hypothesis *h)
 {

@@ -61,7 +61,7 @@ static void add_all_absent(const struct facts *f, struct diagnosis *d)
                 add_absent(d, d->hypotheses[i].evidence[k].text);
 }
 
-/* Returns true if the first hypothesis is that GPU memory is fragmented, and this is likely. */
+/* Returns true if the first hypothesis is fragmentation of GPU memory and is at least likely. */
 static bool is_fragmented(const struct hypothesis *first)
 {
     return first->id == HYPOTHESIS_GPU_FRAGMENTS &&

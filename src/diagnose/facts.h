@@ -155,7 +155,8 @@ struct facts {
     /* The two moments that are compared: the first reading after training began, and the last one
      * before training ended or the process exited. */
     double start_s, now_s;
-    double begun_s; /* time by which training had begun; start_s is the first reading after it */
+    double begun_s; /* time by which training had begun; start_s is the time of the first reading
+                       after that */
     /* Time at which the libraries had been loaded. Without marks, growth between this time and
      * begun_s is treated as start-up if it ended early. With marks, the two times are equal. */
     double loaded_s;

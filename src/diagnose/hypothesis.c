@@ -16,8 +16,8 @@ static const double material_bytes = 4 << 20;
 /* Growth that has ended is diagnosed only if it is at least this fraction of the memory at the
  * start, or of the headroom. */
 static const double ended_share = 0.1;
-/* A call site keeps memory alive if at least this fraction of its growth is still live. It explains
- * growth if at least this fraction of all growth comes from it. */
+/* A call site keeps memory alive if at least this fraction of its growth is still live. A call site
+ * explains growth if at least this fraction of all growth comes from that call site. */
 static const double kept_share = 0.5;
 /* If memory from the first steps is still live, the line that allocated it is diagnosed only if
  * this memory reaches both thresholds, because every program allocates some of it. */
@@ -316,9 +316,9 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    /* A leak may grow into memory that was already resident, so the growth of the live heap is
-     * included, and the growth at the verdict's rate, because memory varies and may happen to be
-     * low at the second moment. */
+    /* The growth of a leak is the largest of three values. The growth of the live heap is one,
+     * because a leak may reuse memory that was already resident. The growth at the verdict's rate
+     * is another, because memory may happen to be low at the second moment. */
     if (leaks)
         q.total =
             fmax(q.total, fmax(heap_growth(&q), f->job.per_min / 60 * (f->now_s - f->start_s)));

@@ -8,7 +8,8 @@
 #include "diagnose/hypothesis.h"
 
 /* Weights of evidence in log-odds. Without contrary evidence, STRONG already rules a hypothesis out
- * or makes it nearly certain. DECIDES does so even against STRONG evidence for the other side. */
+ * or makes it nearly certain. DECIDES has the same effect even against STRONG evidence for the
+ * other side. */
 enum { WEAK = 1, FAIR = 2, STRONG = 4, DECIDES = 9 };
 
 void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,

@@ -273,8 +273,8 @@ static const struct run_entity *main_grower(const struct judge *j)
     return largest > MAIN_PART * all ? most : NULL;
 }
 
-/* Returns true if a container of P without a maximum number of entries grows at the same time as C.
- * That container may keep the same entries alive. */
+/* Returns true if another container of P, which has no maximum number of entries, grows at the same
+ * time as C. The other container may keep the same entries alive. */
 static bool grows_beside(const struct judge *j, const struct run_entity *p,
                          const struct verdict_container *c)
 {

@@ -397,7 +397,7 @@ static void job_sample(struct run *run, struct sample *s)
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         if (run_was_read(run, &run->machine, totals[i].machine))
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
-    /* after all processes have exited, the memory that is still charged is not the job's */
+    /* memory that is still charged after all processes have exited does not belong to the job */
     struct run_entity *const *processes;
     if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)) && run_living(run, RUN_PROCESS, &processes))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);

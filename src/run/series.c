@@ -1,4 +1,4 @@
-/* A series of readings of bounded size, which halves its resolution when it is full. */
+/* A series of bounded size, which halves its time resolution when it is full. */
 #include "run/series.h"
 
 #include <assert.h>

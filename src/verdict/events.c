@@ -8,8 +8,8 @@
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
 /* A training schedule (longer texts, larger batches, unfrozen layers) raises the baseline only a
- * few times, at epoch ends. A running job must therefore grow for one epoch more than a job that
- * has ended. */
+ * few times, at epoch ends. A verdict on a running job therefore requires growth in one epoch more
+ * than a verdict on a job that has ended. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
 /* With fewer jumps than this, each jump must exceed the noise by a larger factor, because noise
  * alone easily produces two jumps. */

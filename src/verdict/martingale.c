@@ -17,8 +17,8 @@ static double bet(double p)
 double martingale_log_wealth(const double *y, size_t n)
 {
     double prior = 1.0 / ENVELOPE_SLOTS, wealth = 0, log_scale = 0;
-    /* The test's wealth is the product of the variable WEALTH and e^LOG_SCALE, because in a long
-     * leak it would overflow a double. */
+    /* The test's wealth is the product of the variable WEALTH and e^LOG_SCALE, because the wealth
+     * of a long leak would overflow a double. */
     for (size_t k = 0; k < n; k++) {
         size_t at_least = 1;
         for (size_t j = 0; j < k; j++)

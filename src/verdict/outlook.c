@@ -181,9 +181,9 @@ void outlook_oom(struct judging *j)
                          pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test uses every block since its phase began, not only the window in which the shape was
- * found. That window was selected from the same data, which would void the guarantee of the
- * test. */
+/* The test uses every block since the judged phase began, not only the window in which the shape
+ * was found. That window was selected by its data, so a test on the window alone would not keep its
+ * false-alarm probability. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;

@@ -7,7 +7,8 @@
 #include "verdict/judging.h"
 
 /* A training schedule (longer texts, larger batches) raises the baseline only a few times, at epoch
- * ends. A running job must therefore grow for one epoch more than a job that has ended. */
+ * ends. A verdict on a running job therefore requires growth in one epoch more than a verdict on a
+ * job that has ended. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,

@@ -351,8 +351,8 @@ bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
         return false;
     fit_sums_build(&s, w->x, w->low, w->n);
     for (size_t k = 1; k + 1 < w->n; k++) {
-        /* The level is the mean of the readings after the bend. The line need not meet it at the
-         * bend. */
+        /* The level is the mean of the readings after the bend. The line before the bend need not
+         * end at this level. */
         struct fit_line line = fit_sums_line(&s, w->x, 0, k);
         double m = (double)(w->n - k), mean = (s.sy[w->n] - s.sy[k]) / m;
         double rss = s.syy[w->n] - s.syy[k] - m * mean * mean;

@@ -8,7 +8,7 @@
 #include "verdict/verdict.h"
 
 /* The readings of a table are held back longer, for TAIL_TABLE_S, because exits take longer on a
- * busy machine. This is possible because a table is judged after the job. */
+ * busy machine. A longer delay is possible, because a table is judged after the job has ended. */
 enum { TAIL_HELD = 64, TAIL_S = 3, TAIL_TABLE_S = 10, TAIL_FED = 3 };
 
 struct tail_reading {

@@ -310,7 +310,7 @@ static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t
     }
 }
 
-static void growth_within_the_first_epoch_is_filling_with_an_upper_bound(void **state)
+static void filling_in_the_first_epoch_has_an_upper_bound_on_memory(void **state)
 {
     struct verdict_limit small = {true, 4000 * MB, 0};
 
@@ -743,7 +743,7 @@ int main(void)
         TEST(rise_back_to_an_earlier_level_is_not_a_leak),
         TEST(fast_growth_after_a_flat_phase_is_leaking_after_90_s),
         TEST(small_growth_after_a_flat_phase_is_undecided),
-        TEST(growth_within_the_first_epoch_is_filling_with_an_upper_bound),
+        TEST(filling_in_the_first_epoch_has_an_upper_bound_on_memory),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
         TEST(filling_verdict_at_the_epoch_end_has_a_decision_step),
         TEST(growth_that_ends_with_the_first_epoch_is_plateaued),

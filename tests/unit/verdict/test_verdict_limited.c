@@ -67,7 +67,7 @@ static void growth_in_a_container_with_a_limit_is_judged_filling(void **state)
                         "until it is full");
 }
 
-static void container_with_a_small_share_of_growth_does_not_explain_it(void **state)
+static void growth_is_not_explained_by_a_container_with_a_small_share(void **state)
 {
     (void)state;
     run_container(1, STEPS);
@@ -167,7 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growth_in_a_container_with_a_limit_is_judged_filling, fresh),
-        cmocka_unit_test_setup(container_with_a_small_share_of_growth_does_not_explain_it, fresh),
+        cmocka_unit_test_setup(growth_is_not_explained_by_a_container_with_a_small_share, fresh),
         cmocka_unit_test_setup(forecast_includes_memory_beyond_the_size_of_the_container, fresh),
         cmocka_unit_test_setup(container_that_outgrows_process_memory_explains_no_growth, fresh),
         cmocka_unit_test_setup(container_without_a_limit_does_not_explain_growth, fresh),

@@ -318,7 +318,7 @@ static void final_memory_drop_is_excluded_but_earlier_drops_are_kept(void **stat
 }
 
 /* Memory rises until the process begins to exit, which takes 7 s. During the exit, memory is mostly
- * constant and higher than ten seconds earlier, because it was still rising then. */
+ * constant. It is higher than ten seconds earlier, when it was still rising. */
 static void slow_exit_in_a_table_is_dropped_despite_lower_memory_before(void **state)
 {
     int64_t t = 0;
