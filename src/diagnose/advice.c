@@ -347,8 +347,8 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
         c->count, ABOUT(fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* Returns true if the list already has advice that applies to H, because an earlier hypothesis has
- * the same cause. */
+/* Returns true if an earlier hypothesis has the same cause as H, and its advice in the list
+ * therefore applies to H as well. */
 static bool is_covered(const struct question *q, const struct hypothesis *first,
                        const struct list *l, const struct hypothesis *h)
 {

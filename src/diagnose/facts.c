@@ -84,8 +84,8 @@ static double last_of(const struct facts *f, enum verdict_mark_kind kind)
     return (double)NAN;
 }
 
-/* Returns the time of the last reading up to END_S before memory fell because the process
- * exited. */
+/* Returns the time of the last reading up to END_S that precedes the fall of memory at the
+ * process's exit. */
 static double before_exit(const struct facts_series *s, double end_s)
 {
     double most = facts_max(s, end_s - EXIT_S, end_s), found = end_s;

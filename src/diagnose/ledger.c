@@ -257,8 +257,8 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
     }
 }
 
-/* Assigns empty memory in Python's arenas. Its size is sampled and may be off by a page, so it is
- * used only if it was counted at both moments. */
+/* Assigns empty memory in Python's arenas, if it was counted at both moments. The count is an
+ * estimate from samples and may be off by a page. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
     if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* true for NAN as well */
@@ -303,9 +303,9 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
     }
 }
 
-/* Assigns unattributed memory to huge pages, at most as much as the huge pages' total size and
- * total growth. The first write to a huge page makes the whole page resident, although most of it
- * may never be allocated. */
+/* Assigns unattributed memory to huge pages, limited to the total size and the total growth of the
+ * huge pages. The first write to a huge page makes the whole page resident, although most of it may
+ * never be allocated. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);

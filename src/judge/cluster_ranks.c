@@ -373,8 +373,8 @@ static size_t find_leaking_node(const struct cluster *c)
     return c->n_nodes;
 }
 
-/* Sets the time until memory runs out to that of the node on which it runs out first, because all
- * leaking ranks of a node share its limit. */
+/* Sets the job's time until memory runs out to the shortest time of any leaking node. The times of
+ * nodes are used, not those of ranks, because all ranks of a node share its limit. */
 static void set_oom_of_nodes(const struct cluster *c, struct verdict_result *job)
 {
     for (size_t i = 0; i < c->n_nodes; i++) {

@@ -292,8 +292,9 @@ void run_drop_marked(struct run *run);
 
 /* ---- reading ---- */
 
-/* Returns the field of a GPU that is judged: PyTorch's allocated memory if known, because its
- * allocator retains freed memory; otherwise the memory reported by the driver. */
+/* Returns the field that is judged for a GPU: PyTorch's allocated memory if known, otherwise the
+ * memory reported by the driver. The latter includes freed memory that PyTorch's allocator retains.
+ */
 unsigned run_gpu_field(const struct run_entity *gpu);
 /* Return the part of a GPU's memory that is not available for new allocations: the memory of all
  * processes (run_gpu_used), or the memory of the job (run_gpu_job). The cache of PyTorch's

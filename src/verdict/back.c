@@ -14,8 +14,8 @@ static const double LEVEL_RISE = 0.25;
  * rise. */
 static const double ABOVE_PART = 0.25;
 
-/* Returns the highest level below which W did not fall for at least HELD_SLOTS slots and a
- * twentieth of all slots, all of them before slot TO. */
+/* Returns the highest level that W held before slot TO: for at least HELD_SLOTS slots and at least
+ * a twentieth of all slots, memory did not fall below this level. */
 static double held_before(const struct view *w, size_t to)
 {
     size_t slots = w->n / 20 > HELD_SLOTS ? w->n / 20 : HELD_SLOTS;

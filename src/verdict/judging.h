@@ -32,8 +32,8 @@ struct judging {
 void judging_add_evidence(struct verdict_result *r, enum verdict_evidence_code code, double a,
                           double b, double c, double d);
 void judging_conclude(struct judging *j, enum verdict_word word, double confidence);
-/* Converts running time to seconds since the first sample on the caller's clock, which includes
- * gaps. */
+/* Converts running time, which excludes gaps, to seconds since the first sample on the caller's
+ * clock. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s);
 
 /* Returns the running time in seconds at which step X ended, interpolated between recorded
@@ -88,8 +88,8 @@ bool judge_is_rise(const struct judging *j);
 /* Returns the x at which a rise that began late will be judged, or 0 if it can be judged now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
-/* Judges a job that is over and has no known epoch end. Returns true if growth lasted until the end
- * of the job, which decides the verdict. */
+/* Judges a job that is over and has no known epoch end. If growth lasted until the end of the job,
+ * decides the verdict and returns true. */
 bool judge_over(struct judging *j);
 
 /* These functions revise a verdict after a comparison with another series: they make it undecided,

@@ -66,7 +66,7 @@ static bool was_level(const struct judging *j, double length)
 
 /* Returns the x at which a rise after a level stretch will be judged, or 0 if it can be judged now.
  * A rise that is fast and large compared with the baseline is judged early; a slow rise must last
- * half as long as everything before it. */
+ * half as long as the time before it. */
 double judge_late_wait(const struct judging *j, double warmup_x)
 {
     const struct shape *s = &j->s;

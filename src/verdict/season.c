@@ -192,8 +192,8 @@ static bool rises_continue(const double *step, unsigned n)
 }
 
 /* Decides whether the rise over the newest RISING pairs is a leak, or may become one. The teeth
- * must be at least as high as the mean rise between them; otherwise memory is a staircase, which
- * has other causes than leaks. */
+ * must be at least as high as the mean rise between them; otherwise the curve is a staircase, which
+ * has causes other than a leak. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {

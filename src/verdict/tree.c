@@ -113,8 +113,8 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* Returns the index of the process that decides the verdict: the worst process alive that is not
- * excluded, or else the worst one alive; N if no process is alive. */
+/* Returns the index of the process that decides the verdict: the worst living process that is not
+ * excluded or, if all are excluded, the worst living process; N if no process is alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
     size_t counted = n, any = n;

@@ -1,5 +1,6 @@
 /* Numbers that describe the trend of one series; they are the input of the verdict model. All
- * values except bytes and seconds are dimensionless, so scaling all bytes does not change them. */
+ * values except bytes and seconds are dimensionless, and stay the same if all sizes are multiplied
+ * by a constant. */
 #pragma once
 
 #include <stdbool.h>

@@ -382,7 +382,7 @@ struct verdict_member {
     int role; /* any number; processes with the same role are reported together */
     double rss_bytes;
     bool has_unique, alive;
-    /* True for a worker that will be replaced, which is excluded from the verdict. */
+    /* True for a worker that will be replaced. Such workers are excluded from the verdict. */
     bool is_replacement;
     double unique_bytes;
 };

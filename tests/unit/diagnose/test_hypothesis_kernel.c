@@ -161,7 +161,7 @@ static void gpu_growth_with_a_stable_verdict_is_ruled_out(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void gpu_growth_that_stopped_is_diagnosed_if_above_10_percent(void **state)
+static void ended_gpu_growth_is_diagnosed_above_a_tenth_of_gpu_memory(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_PLATEAUED, MIB(700), MIB(908));
@@ -282,7 +282,7 @@ int main(void)
         T(constant_huge_pages_are_ruled_out_as_the_cause_of_growth),
         T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),
         T(gpu_growth_with_a_stable_verdict_is_ruled_out),
-        T(gpu_growth_that_stopped_is_diagnosed_if_above_10_percent),
+        T(ended_gpu_growth_is_diagnosed_above_a_tenth_of_gpu_memory),
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
         T(growth_of_unused_reserved_gpu_memory_means_fragmentation),
         T(reserved_gpu_memory_that_was_in_use_is_not_fragmentation),

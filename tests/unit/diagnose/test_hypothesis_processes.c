@@ -96,7 +96,7 @@ static void growing_unique_memory_with_flat_rss_means_copy_on_write(void **state
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
-static void flat_job_is_diagnosed_as_no_growth_before_copy_on_write(void **state)
+static void copy_on_write_is_not_the_first_diagnosis_of_a_flat_job(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -201,7 +201,7 @@ int main(void)
         T(growing_number_of_processes_is_diagnosed_as_piling_up),
         T(leaking_verdict_rules_out_causes_whose_growth_ends),
         T(growing_unique_memory_with_flat_rss_means_copy_on_write),
-        T(flat_job_is_diagnosed_as_no_growth_before_copy_on_write),
+        T(copy_on_write_is_not_the_first_diagnosis_of_a_flat_job),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
         T(small_unshared_growth_after_a_fork_is_not_copy_on_write),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),

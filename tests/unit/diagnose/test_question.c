@@ -174,7 +174,7 @@ static void undecided_growth_only_in_the_first_half_is_not_diagnosed(void **stat
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void growth_that_stopped_is_diagnosed_if_it_exceeds_10_percent(void **state)
+static void growth_by_more_than_a_tenth_of_start_memory_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(60));
@@ -238,7 +238,7 @@ int main(void)
         T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
         T(undecided_growth_only_in_the_first_half_is_not_diagnosed),
-        T(growth_that_stopped_is_diagnosed_if_it_exceeds_10_percent),
+        T(growth_by_more_than_a_tenth_of_start_memory_is_diagnosed),
         T(growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),
         T(hypotheses_cannot_be_tested_without_readings),

@@ -274,7 +274,7 @@ static void number_of_readings_held_back_is_limited(void **state)
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void dropping_the_last_readings_keeps_half_of_a_short_series(void **state)
+static void at_most_half_of_a_short_series_is_dropped_as_the_exit(void **state)
 {
     int64_t t = 0;
 
@@ -366,7 +366,7 @@ int main(void)
         cmocka_unit_test(time_to_the_limit_is_infinite_without_growth),
         cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
         cmocka_unit_test_setup(number_of_readings_held_back_is_limited, fresh_tail),
-        cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
+        cmocka_unit_test_setup(at_most_half_of_a_short_series_is_dropped_as_the_exit, fresh_tail),
         cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
                                fresh_tail),
         cmocka_unit_test_setup(slow_exit_in_a_table_is_dropped_despite_lower_memory_before,
