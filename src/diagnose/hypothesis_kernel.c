@@ -247,8 +247,8 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  SIZE(fmax(0, grown)), SIZE(q->total));
 }
 
-/* Tests the hypothesis of huge pages when their memory was not measured. Any growth outside the
- * live heap may then be in huge pages. */
+/* Tests the hypothesis of huge pages if the memory in huge pages was not measured. Any growth
+ * outside the live heap may then be in huge pages. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);

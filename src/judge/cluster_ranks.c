@@ -125,8 +125,8 @@ static size_t rank_of_process(const struct cluster *c, size_t first, size_t end,
     return end;
 }
 
-/* Returns true if the verdict on P's rank includes P. It excludes replaced workers, and processes
- * that exited long before the end of the job. */
+/* Returns true if the verdict on P's rank includes P. That verdict excludes replaced workers, and
+ * processes that exited long before the end of the job. */
 static bool counts(const struct judge *j, const struct cluster_rank *r, const struct run_entity *p)
 {
     return p->info.id.pid == r->pid ||

@@ -17,10 +17,10 @@ struct held_window;
 struct judge;
 
 enum {
-    /* number of living processes judged at the same time; the largest are judged */
+    /* maximum number of living processes judged at the same time; the largest are chosen */
     JUDGE_LIVING = 256,
-    JUDGE_DEAD = 64,    /* number of exited processes whose verdict is kept; the largest are kept */
-    JUDGE_FIGURES = 32, /* number of reported figures that are judged */
+    JUDGE_DEAD = 64,    /* maximum number of exited processes with a kept verdict, largest first */
+    JUDGE_FIGURES = 32, /* maximum number of reported figures that are judged */
 };
 
 struct judge_options {
@@ -29,7 +29,8 @@ struct judge_options {
     bool has_limit;
     struct quantity_size limit; /* a percentage refers to the limit in the readings */
     bool no_marks;              /* true if marks and figures are ignored */
-    /* Examples per epoch and batch size for a table without these columns; 0 if unknown. */
+    /* Number of examples per epoch, and batch size, for a table without columns for them; 0 if
+     * unknown. */
     uint64_t examples, batch;
 };
 

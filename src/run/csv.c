@@ -103,8 +103,8 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Returns the time at which step N ended, including the marks that directly followed it: the time
- * of the last mark before the first mark of a later step. */
+/* Returns the time of the last mark that belongs to step N. Marks that directly follow a step
+ * belong to that step, so this is the last mark before the first mark of a later step. */
 static double time_of_step(const struct csv_run *c, uint64_t n)
 {
     double cut = -HUGE_VAL;

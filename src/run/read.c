@@ -55,8 +55,8 @@ bool run_is_recording(const char *path)
     return true;
 }
 
-/* Finds the time at which step N ended, including the marks that directly followed it, on the
- * recording's clock. */
+/* Finds the time, on the recording's clock, at which step N ended. Marks that directly follow a
+ * step belong to that step. */
 static int find_step(const char *path, uint64_t n, uint64_t *ret_ns, struct err *err)
 {
     struct trace_reader *reader;

@@ -173,11 +173,11 @@ enum {
 
 struct run_settings {
     uint32_t signals[RUN_KINDS]; /* one bit for each signal that is kept as a series */
-    /* number of buckets for signal 0 and for JOB_*; other signals have half as many */
+    /* maximum number of buckets for signal 0 and for JOB_*; other signals have half as many */
     uint32_t buckets[RUN_KINDS];
-    size_t dead;             /* number of dead processes and dead reported series to keep */
-    size_t marks;            /* number of marks of each kind to keep */
-    size_t guard_notes;      /* number of guard notes to keep; the newest are kept */
+    size_t dead;             /* maximum number of dead processes and dead reported series to keep */
+    size_t marks;            /* maximum number of marks of each kind to keep */
+    size_t guard_notes;      /* maximum number of guard notes to keep; the newest are kept */
     uint64_t width_ns;       /* initial width of a bucket; 0 means 50 ms */
     uint64_t from_ns, to_ns; /* time range of series and marks; to_ns 0 means until the end */
     /* the following fields are used by run_read */

@@ -32,8 +32,8 @@ static const double SPREAD_NORMAL = 1.15;
 static const double REPEATS = 0.2;
 /* Every epoch must release at least this multiple of the spread about a straight line. */
 static const double FALL_SPREADS = 1.5;
-/* A pair of epochs counts as rising if memory rises from one to the other by this multiple of the
- * spread of the differences. */
+/* A pair of epochs counts as rising if memory rises from one to the other by at least this multiple
+ * of the spread of the differences. */
 static const double OVER_SPREAD = 2;
 /* The rise of a pair may be smaller or larger than the typical rise, but the smaller of the two
  * must be at least this fraction of the larger one. */

@@ -60,7 +60,8 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
 }
 
 /* K is the index of a reading that is held back. Returns the lowest reading in the TAIL_S seconds
- * before it, including readings that were passed on recently, or UINT64_MAX if there is none. */
+ * before reading K, including readings that were passed on recently, or UINT64_MAX if there is
+ * none. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;

@@ -235,8 +235,9 @@ static void leak_of_the_parent_is_found_although_workers_are_replaced(void **sta
     judge_free_with_run(job.judge);
 }
 
-/* The only process exits. Memory that the launcher allocates later is not added to the job's
- * series, so the end of the job is not evidence about earlier growth. */
+/* The only process of the training exits 20 s before the job ends. Memory that the launcher uses
+ * after that is not added to the job's series, so growth up to the exit did not last to the end of
+ * the job. */
 static void growth_that_ended_when_its_process_exited_is_not_a_leak(void **state)
 {
     struct job job = usual(false);

@@ -10,7 +10,8 @@
 
 #include "run/outcome.h"
 
-/* Checks that every key of BEFORE that belongs to an outcome is in AFTER with the same value. */
+/* Checks that AFTER has all keys of BEFORE with the same values, except keys that struct outcome
+ * does not contain. */
 static void keys_are_kept(const json_t *before, const json_t *after, const char *where)
 {
     const char *key;

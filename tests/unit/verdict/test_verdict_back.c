@@ -63,7 +63,7 @@ static void rise_above_every_lasting_level_is_growth(void **state)
     assert_false(judge_returned_to_level(&early, 2.7e6));
 }
 
-/* Limits the baseline to MB, as for a rise since the last trough that is not confirmed yet. */
+/* Limits the baseline to MB, as if the rise since the last trough were not confirmed yet. */
 static void hold_at(struct view *w, double mb)
 {
     for (size_t i = 0; i < w->n; i++)

@@ -120,7 +120,8 @@ static void growth_explained_by_a_full_container_is_undecided(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIMITED);
 }
 
-/* When the container is full, the process needs 500 MB, plus 4 MB for each of its 400 entries. */
+/* When the container is full, the process needs 500 MB, plus 4 MB for each of the container's 400
+ * entries. */
 static void full_container_fits_only_if_the_limit_is_large_enough(void **state)
 {
     struct verdict_limit limit = {.known = true, .limit_bytes = 2200 * MB};
