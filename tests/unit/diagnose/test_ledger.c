@@ -98,7 +98,7 @@ static void ledger_has_no_entry_for_arenas_that_were_not_counted(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
 
-static void growth_outside_call_sites_is_attributed_to_huge_pages(void **state)
+static void growing_huge_pages_explain_growth_outside_call_sites(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -249,8 +249,8 @@ static void ledger_orders_call_sites_by_growth(void **state)
     assert_int_equal(s.ledger.entries[s.ledger.count - 1].kind, LEDGER_UNEXPLAINED);
 }
 
-/* The allocator did not report this memory as retained. */
-static void growth_outside_call_sites_is_unexplained(void **state)
+/* The allocator's counts are missing, so it is unknown how much memory is retained. */
+static void growth_that_no_measurement_covers_is_unexplained(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -280,7 +280,7 @@ static void retained_memory_equals_the_allocator_count_of_free_memory(void **sta
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(170));
 }
 
-/* Sampling found 80 of 145 MiB; the allocator's own count has no such error. */
+/* Sampling found only 80 of the 145 MiB of growth; the allocator's own count has no such error. */
 static void sampled_live_bytes_are_corrected_by_the_allocator_count(void **state)
 {
     (void)state;
@@ -570,7 +570,7 @@ int main(void)
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
         T(ledger_has_no_entry_for_arenas_that_were_not_counted),
-        T(growth_outside_call_sites_is_attributed_to_huge_pages),
+        T(growing_huge_pages_explain_growth_outside_call_sites),
         T(heap_pages_without_live_memory_are_retained_memory),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
         T(retained_memory_is_based_on_page_counts_if_known),
@@ -582,7 +582,7 @@ int main(void)
         T(growth_by_late_writes_is_not_attributed_to_small_blocks),
         T(growth_within_the_sampling_error_is_not_called_late_writes),
         T(ledger_orders_call_sites_by_growth),
-        T(growth_outside_call_sites_is_unexplained),
+        T(growth_that_no_measurement_covers_is_unexplained),
         T(retained_memory_equals_the_allocator_count_of_free_memory),
         T(sampled_live_bytes_are_corrected_by_the_allocator_count),
         T(correction_at_most_doubles_the_growth_of_a_call_site),

@@ -707,7 +707,7 @@ static void job_that_fills_a_limited_container_is_filling(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void list_with_the_entries_of_a_limited_container_is_a_leak(void **state)
+static void unlimited_list_beside_a_limited_container_is_a_leak(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -941,7 +941,7 @@ int main(void)
         cmocka_unit_test(gpu_forecast_treats_cached_memory_as_free),
         cmocka_unit_test(reported_metrics_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(job_that_fills_a_limited_container_is_filling),
-        cmocka_unit_test(list_with_the_entries_of_a_limited_container_is_a_leak),
+        cmocka_unit_test(unlimited_list_beside_a_limited_container_is_a_leak),
         cmocka_unit_test(container_too_large_for_the_memory_limit_is_a_leak),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(metric_reported_late_uses_the_epochs_of_the_job),

@@ -81,7 +81,7 @@ static void steady_growth_to_the_job_end_is_a_leak_with_low_confidence(void **st
     assert_true(strlen(text) + 1 < sizeof text);
 }
 
-static void growth_in_regular_steps_up_to_the_job_end_is_a_leak(void **state)
+static void growth_in_regular_jumps_up_to_the_job_end_is_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -91,7 +91,7 @@ static void growth_in_regular_steps_up_to_the_job_end_is_a_leak(void **state)
 }
 
 /* Arrays of random size are allocated at random times, fewer in the later half. */
-static void growth_in_random_steps_up_to_the_job_end_is_a_leak(void **state)
+static void growth_in_random_jumps_up_to_the_job_end_is_a_leak(void **state)
 {
     double held = 205 * MB;
     uint32_t dice = 12;
@@ -236,8 +236,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(steady_growth_to_the_job_end_is_a_leak_with_low_confidence, fresh),
-        cmocka_unit_test_setup(growth_in_regular_steps_up_to_the_job_end_is_a_leak, fresh),
-        cmocka_unit_test_setup(growth_in_random_steps_up_to_the_job_end_is_a_leak, fresh),
+        cmocka_unit_test_setup(growth_in_regular_jumps_up_to_the_job_end_is_a_leak, fresh),
+        cmocka_unit_test_setup(growth_in_random_jumps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(leak_of_a_job_without_epochs_has_low_confidence, fresh),
         cmocka_unit_test_setup(job_that_ends_in_its_first_epoch_keeps_the_verdict_filling, fresh),
         cmocka_unit_test_setup(growth_that_flattens_towards_the_job_end_is_not_a_leak, fresh),
