@@ -316,9 +316,9 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    /* The growth of a leak is the largest of three values. The growth of the live heap is one,
-     * because a leak may reuse memory that was already resident. The growth at the verdict's rate
-     * is another, because memory may happen to be low at the second moment. */
+    /* A leak may grow by more than the difference between the two moments. It may reuse memory that
+     * was already resident, so the growth of the live heap is compared. Memory may happen to be low
+     * at the second moment, so the growth at the verdict's rate is compared too. */
     if (leaks)
         q.total =
             fmax(q.total, fmax(heap_growth(&q), f->job.per_min / 60 * (f->now_s - f->start_s)));

@@ -35,7 +35,7 @@ const char *ledger_text(enum ledger_kind kind)
 
 static double positive(double v)
 {
-    return v > 0 ? v : 0; /* 0 for NAN as well */
+    return v > 0 ? v : 0; /* returns 0 if V is NAN, too */
 }
 
 static void ledger_add(struct ledger *l, enum ledger_kind kind, double start, double now,
@@ -261,7 +261,7 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
  * estimate from samples and may be off by a page. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
-    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* true for NAN as well */
+    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* returns if a value is NAN, too */
         return;
     take(start, LEDGER_ARENAS, f->heap.start.spare);
     take(now, LEDGER_ARENAS, f->heap.now.spare);

@@ -47,7 +47,7 @@ struct judge_tree {
 
 /* Returns 0, -EINVAL or -ENOMEM. */
 int judge_new(const struct judge_options *options, struct judge **ret);
-void judge_free(struct judge *j); /* call it after the run is freed; J may be NULL */
+void judge_free(struct judge *j); /* call judge_free after the run is freed; J may be NULL */
 /* Returns the observer for run_observe or run_read. If memory for a series cannot be allocated,
  * that series is skipped. */
 struct run_observer *judge_observer(struct judge *j);

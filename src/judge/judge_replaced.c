@@ -8,13 +8,13 @@ enum {
     /* Longest overlap in seconds of a process with its replacement. In addition, the overlap must
      * not exceed half the life of the replaced process. */
     OVERLAP_S = 5,
-    /* A process is not a replacement if it lives this many times as long as the longest-lived of
+    /* A process is not a replacement if it lives longer than this many times the longest life of
      * the processes before it. */
     LONGER = 2,
 };
 
-/* A process is not a replacement if its memory is this many times that of the largest process
- * before it. */
+/* A process is not a replacement if its memory is more than this many times the memory of the
+ * largest process before it. */
 static const double HIGHER = 1.05;
 
 /* Finds the parent of P among living processes, and among exited processes that were judged. */
