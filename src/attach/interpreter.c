@@ -93,7 +93,7 @@ static const struct entry_layout *layout_of(uint32_t minor)
 
 /* Finds the thread whose pthread_t is ID in the interpreter's list of threads. All threads in the
  * list must point back to the interpreter's state. Returns 0, or -EAGAIN if the list is
- * inconsistent, because it may be changing. */
+ * inconsistent, as it may be while a thread starts or ends. */
 static int find_main_thread(int fd, struct interpreter *i, uint64_t id)
 {
     uint64_t thread, of, own;
@@ -310,7 +310,8 @@ static int recognise(int fd, const struct elf_module *m, struct interpreter *ret
 
 /* ---- searching ---- */
 
-/* True if PATH is the dynamic loader, which uses the last bytes of its data page itself. */
+/* True if PATH is the dynamic loader, which uses the last bytes of its data page for its own
+ * allocations. */
 static bool is_loader(const struct proc_map *map)
 {
     struct span path = {map->path, map->path_len};

@@ -16,9 +16,9 @@ struct attach_target {
     const struct proc_root *root;
     int32_t pid;
     uint64_t start_ticks; /* start time; identifies the process, together with the pid */
-    /* Refers to the address space that the process had when it was opened. After an exec or an
-     * exit, reads and writes fail, so another program is never changed. -1 if the process has opted
-     * in. */
+    /* Descriptor for the address space that the process had when the descriptor was opened. After
+     * an exec or an exit, reads and writes fail, so another program is never changed. -1 if the
+     * process has opted in. */
     int mem_fd;
     uid_t uid;
     char name[64];              /* escaped */
@@ -46,7 +46,7 @@ enum { ATTACH_ENVIRON_MAX = 64 << 20 }; /* to be passed as MAX if NAME is "envir
 int attach_target_file(const struct attach_target *t, const char *name, size_t max,
                        struct buf *ret);
 
-/* Reads or writes LEN bytes at ADDRESS. Both return false if not all bytes could be transferred. */
+/* Reads or writes LEN bytes at ADDRESS. Returns false if not all bytes could be transferred. */
 bool attach_read(int mem_fd, uint64_t address, void *ret, size_t len);
 bool attach_write(int mem_fd, uint64_t address, const void *data, size_t len);
 /* Read 64 or 32 bits at ADDRESS. */

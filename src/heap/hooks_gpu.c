@@ -1,7 +1,7 @@
 /* Hooks for the functions in PyTorch's libc10.so to which its caching allocators report every GPU
  * block and every failed request, whether or not a profiler is active. libc10_cuda.so calls these
- * functions by name, so the hooks take precedence. Each hook calls the real function afterwards. A
- * version of torch that uses other names never calls the hooks. */
+ * functions through the dynamic linker, so its calls reach the hooks first. Each hook calls the
+ * real function afterwards. A version of torch that uses other names never calls the hooks. */
 #include "heap/hooks.h"
 
 #include <elf.h>
@@ -30,13 +30,15 @@ typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
 /* ---- the real functions ----
  *
  * The hooks call the function that the dynamic linker would have chosen. This is the first
- * definition after this library among the libraries loaded at program start, or else the
- * definition in a library that the caller was linked with, because each copy of torch has its own.
+ * definition after this library among the libraries loaded at program start. If there is none, it
+ * is the definition in a library that the caller was linked with, because each copy of torch has
+ * its own definition.
  *
  * dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's allocator.
  * Another thread may hold the dynamic linker's lock while it loads a library whose constructor
- * waits for that allocator. From glibc 2.35 on, the search in those libraries takes no lock.
- * The last resort is dl_iterate_phdr, whose lock is never held while code of the job runs. */
+ * waits for that allocator. From glibc 2.35 on, the search in those libraries takes no lock. The
+ * last resort is dl_iterate_phdr. It takes a different lock, which the dynamic linker does not hold
+ * while it runs constructors. */
 
 struct real {
     report_block_fn *block; /* NULL if not found */
@@ -60,8 +62,9 @@ HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
 extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
-/* Returns true for a library that precedes this library. If such a library defines the functions,
- * it is itself a hook that calls this library, and calling it would recurse without end. */
+/* Returns true for a library that precedes this library. A definition of the functions in such a
+ * library is a hook that calls this library's hook, so calling that definition would recurse
+ * without end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = HEAP_LOAD_ACQUIRE(before_count);

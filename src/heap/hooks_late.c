@@ -319,9 +319,9 @@ static int change_module(struct dl_phdr_info *info, size_t size, void *user)
 /* ---- all modules, while none is loaded or unloaded ----
  *
  * A module that another thread is loading must not be touched: its slots are being written, and its
- * pages protected. dl_iterate_phdr lists such a module, too. dlsym holds the lock of dlopen and
- * dlclose while it calls the resolver of an indirect function (ifunc). The slots are therefore
- * changed in such a resolver. */
+ * pages protected. dl_iterate_phdr lists such a module, too. While dlsym calls the resolver of an
+ * indirect function (ifunc), it holds the lock that dlopen and dlclose also take. The slots are
+ * therefore changed inside such a resolver, choose_locked. */
 
 enum { TASK_TRIES = 10000 }; /* one second, at 0.1 ms per try */
 enum late_task { LATE_NOTHING, LATE_HOOK, LATE_REFRESH, LATE_UNHOOK };

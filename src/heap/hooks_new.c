@@ -51,10 +51,10 @@ static _Atomic(uintptr_t) next[NEXT_COUNT];
  * library.
  *
  * dlsym is not used, because it could deadlock: another thread may hold the linker's lock while it
- * loads a library whose constructor waits for this thread. dl_iterate_phdr takes another lock.
- * While that lock is held, code of the job runs only if the job itself called dl_iterate_phdr. In a
- * child of fork the lock may stay held for ever, so the first look-up is early and finds all
- * symbols. */
+ * loads a library whose constructor waits for this thread. dl_iterate_phdr takes a different lock,
+ * and code of the job runs under that lock only in callbacks that the job passes to
+ * dl_iterate_phdr. In a child of fork that lock may stay held for ever, so the first look-up is
+ * early and finds all symbols. */
 
 enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 

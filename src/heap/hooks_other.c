@@ -115,7 +115,8 @@ HOOK long syscall(long number, ...)
         return settings;                                                                           \
     }
 
-/* By default, AddressSanitizer aborts the job unless its runtime is the first library. */
+/* By default, AddressSanitizer aborts the job if another library, such as this one, precedes its
+ * runtime. */
 SANITIZER(__asan_default_options, "verify_asan_link_order=0")
 SANITIZER(__hwasan_default_options, "")
 SANITIZER(__lsan_default_options, "")

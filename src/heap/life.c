@@ -197,8 +197,9 @@ bool life_start(void)
 
 /* Starts profiling. Most processes of a job take no sample and create no table. A direct child of
  * ebb creates its table at once, before the program can install a seccomp filter, because the
- * system calls that create a table might then kill the program. A later check would not be enough:
- * the hooks do not see a filter that is installed by a raw system call. */
+ * system calls that create a table might then kill the program. It is not enough to look out for
+ * new filters later, because the hooks do not see a filter that the program installs by a raw
+ * system call. */
 __attribute__((constructor)) static void begin(void)
 {
     is_late = modules_is_late();

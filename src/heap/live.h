@@ -6,11 +6,12 @@
  * (16 bits) and a fingerprint of the pointer (16 bits, 9 of which are the remaining bits of
  * live_bit(p)).
  *
- * A sample is added in this order: entry, cell, bit. It is removed in this order: cell, entry;
- * then, if the bucket has no other sample with this bit, clear the bit, read the bucket again, and
- * set the bit again if another thread has added such a sample. A live sample therefore lacks its
- * bit for a moment at most. If the sample is freed in that moment, the free is missed. The sample
- * is then removed when its address is allocated or freed again (HEAP_DROP_STALE). */
+ * A sample is added in this order: entry, cell, bit. It is removed in this order: cell, entry, bit.
+ * The bit is cleared only if the bucket has no other sample with this bit. The bucket is then read
+ * again, and the bit is set again if another thread has added such a sample in the meantime. A live
+ * sample therefore lacks its bit for a moment at most. If the sample is freed in that moment, the
+ * free is missed. The sample is then removed when its address is allocated or freed again
+ * (HEAP_DROP_STALE). */
 #pragma once
 
 #include "heap/heap.h"

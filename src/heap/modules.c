@@ -76,8 +76,8 @@ static void mark_unloaded(struct heap_table *t, uint32_t i)
     t->modules[i].is_gone = 1;
 }
 
-/* Finds modules that were unloaded since the last sweep. Their memory may be gone, so only the
- * linker's list of addresses is read. */
+/* Finds modules that were unloaded since the last sweep. The memory of these modules may be
+ * unmapped, so only the linker's list of addresses is read. */
 static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
 {
     uintptr_t start, end;

@@ -7,8 +7,8 @@ enum { MODULE_NONE = 0 }; /* 0 means no module; any other number is the module's
 
 /* Finds the module that contains IP, and its load bias. Returns MODULE_NONE and a bias of 0 if IP
  * is in no module or the table is full. A module is added when it is first found. Finding a known
- * module takes no lock. The library of IP must stay loaded during the call, so IP must be on this
- * thread's stack or in code that is never unloaded. */
+ * module takes no lock. The library of IP must stay loaded during the call, so IP must be the code
+ * address of a frame on this thread's stack, or be in code that is never unloaded. */
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
 /* To be called when a library may have been unloaded (dlclose): its addresses may then belong to
  * another module. */

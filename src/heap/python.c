@@ -159,8 +159,8 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
     return n;
 }
 
-/* Returns this thread's state. Returns 0 if the thread has none, or if the interpreter is shutting
- * down, because other threads may then free the state. */
+/* Returns this thread's state. Returns 0 if the thread has none or the interpreter is shutting
+ * down. During the shutdown, other threads may free the state. */
 static uintptr_t this_thread(void)
 {
     if (!symbols.is_initialized() || symbols.is_finalizing())

@@ -9,7 +9,7 @@ struct python_frame {
     /* HEAP_FRAME_PYTHON | code | instruction. 0 for an evaluation loop that has not entered its
      * function yet: the loop is on the C stack, but no Python frame exists. */
     uint64_t word;
-    /* True if C code called the function: the frames of its callers belong to another evaluation
+    /* True if C code called the function: the frames of its callers belong to an outer evaluation
      * loop on the C stack. */
     bool is_entry;
 };

@@ -45,8 +45,8 @@ static inline bool is_due(size_t size)
     return false;
 }
 
-/* Allocates an object from the raw allocator. The object's bytes were counted before, so the malloc
- * call of the raw allocator is not counted. */
+/* Allocates an object from the raw allocator. The object's bytes are already counted, so the raw
+ * allocator's call of malloc is not counted again. */
 static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
 {
     int64_t countdown = t->countdown;

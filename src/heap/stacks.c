@@ -1,8 +1,9 @@
-/* The tree of stacks. Nodes are found by parent and frame, and call sites by node. A number is
- * first reserved, then its entry is filled in, then all complete entries are published in order.
- * Any thread that finds the next entry complete publishes it, so no thread waits for another. Two
- * threads that add the same new frame at the same time may reserve two numbers; then only one of
- * the two is in the index, and nothing refers to the other. */
+/* The tree of stacks. Nodes are found by parent and frame, and call sites by node. To add a node or
+ * a call site, a thread reserves a number and fills in the entry with that number. Complete entries
+ * are then published in the order of their numbers. Any thread that finds the next entry complete
+ * publishes it, so no thread waits for another. Two threads that add the same new frame at the same
+ * time may create two nodes; then only one of the two nodes is in the index, and nothing refers to
+ * the other. */
 #include "heap/stacks.h"
 
 enum {

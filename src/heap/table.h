@@ -82,7 +82,7 @@ struct heap_text {
 struct heap_module {
     /* Path as the dynamic linker names it; for the program, from /proc/self/exe. */
     struct heap_text path;
-    /* load bias: subtracted from an address in memory, it gives the address in the file */
+    /* load bias: an address in memory minus the corresponding address in the file */
     uint64_t base;
     uint64_t start, end;  /* addresses at which the module was mapped */
     uint8_t build_id_len; /* 0 if the module has no build-id */

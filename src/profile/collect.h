@@ -46,8 +46,9 @@ struct collect_gpu {
 typedef void collect_gpu_fn(void *user, unsigned gpu, const struct collect_gpu *now);
 void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn *on_gpu,
                        void *user);
-/* Handles a mark for a step or epoch. The progress of a process follows the marks that it sends
- * itself, or the job's marks if it sends none. A reading that is due is taken at the next step. */
+/* Handles a mark for a step or epoch. The progress of a process is taken from the process's own
+ * marks. If the process has sent no marks, the job's marks are used. A reading that is due is taken
+ * at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
 /* Takes a last reading of process PID, which has exited, and closes its table. An exit for which
  * this function is not called is noticed a moment later. */

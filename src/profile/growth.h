@@ -35,8 +35,8 @@ struct growth_options {
     /* Only with LOCATION: gives a line of a library one row for each user function that called it,
      * because one caller may keep memory that another frees. Also merges growing lines into one row
      * if the same user function called them and each line's growth is small compared with the
-     * total: a figure that is never closed is one leak, even if a hundred lines of a library
-     * allocated it. Only the growth of baselines is merged. */
+     * total: a plot that is never closed is one leak, even if a hundred lines of a plotting library
+     * allocated its memory. Only the growth of baselines is merged. */
     bool minds_program;
     enum growth_kind kind;
     int64_t from_step, to_step;

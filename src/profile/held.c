@@ -16,8 +16,8 @@
 static const double KEEPS = 0.2;
 enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
 /* Settled memory is the minimum of live memory within each block of readings. A block lasts BLOCK_S
- * seconds, or longer if there would be more than BLOCKS_MOST blocks, or less if there would be
- * fewer than BLOCKS_AT_LEAST. */
+ * seconds. Blocks are longer if there would otherwise be more than BLOCKS_MOST of them, and shorter
+ * if there would otherwise be fewer than BLOCKS_AT_LEAST. */
 enum { BLOCK_S = 6, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
 
 static bool is_kept(const struct profile_held *h)
@@ -184,9 +184,9 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
     return true;
 }
 
-/* Returns the sum, over all call sites, of the minimum of their live bytes in the readings FROM <=
- * i < TO. Memory that is freed at times is not part of that minimum. LEAST and SEEN have room for
- * every call site. */
+/* Returns the sum over all call sites: each adds the minimum of its live bytes in the readings FROM
+ * <= i < TO. Memory that is freed at times is not part of that minimum. LEAST and SEEN have room
+ * for every call site. */
 static double settled_in(const struct profile *p, size_t from, size_t to, double *least,
                          uint32_t *seen)
 {

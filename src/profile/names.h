@@ -33,8 +33,8 @@ void names_free(struct names *n); /* NULL is fine */
  * (inlined) frame comes first. */
 size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
 /* Returns the frame to show for a site, never NULL: the innermost Python frame that is not
- * plumbing. If there is none, the innermost Python frame, else the frame of names_native_of_site,
- * else the innermost frame.
+ * plumbing. If there is none, returns the innermost Python frame; if there is no Python frame, the
+ * frame of names_native_of_site; if that is NULL, the innermost frame.
  *
  * Plumbing is library code that runs between the user's line and the allocation and is never the
  * cause of a leak: the standard library, framework code that calls the user's code or loads its

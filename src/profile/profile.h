@@ -103,8 +103,7 @@ struct profile_gpu {
      * used. */
     uint64_t reports;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
-    /* Minimum of the allocated memory over a time of a quarter to half of a second before the
-     * report. */
+    /* Minimum of the allocated memory in the last quarter to half of a second before the report. */
     uint64_t low_bytes;
 };
 
@@ -141,8 +140,9 @@ struct profile {
     struct profile_cost cost;
     char *text;    /* contains every profile_text */
     uint32_t refs; /* number of references besides the first */
-    /* The readings and snapshots above cover host memory. This profile has those of GPUs, and
-     * shares everything else with the outer profile. NULL if no GPU block was sampled. */
+    /* The readings and snapshots above cover host memory. The profile GPU has the readings and
+     * snapshots of GPU memory, and shares everything else with this profile. NULL if no GPU block
+     * was sampled. */
     struct profile *gpu;
     struct profile *whole; /* for a GPU part, the profile that it belongs to */
     struct profile_gpu gpus[HEAP_GPUS];
@@ -173,14 +173,13 @@ uint64_t profile_whole(double v);
 /* Finds when STEP was completed. Returns false if that was before the first or after the last
  * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* Returns the number of readings that show the process at work. A process that exits by itself
- * releases its memory before it exits, so its last readings are left out. Starting from the end, a
- * reading is left out if it is more than a tenth lower than the reading before it, or more than a
- * tenth lower than the reference. The reference is the last reading before the process may have
- * begun to release memory. Releasing is assumed to have begun when memory last grew, but not
- * earlier than a tenth of the process's life before the exit, and not later than five seconds
- * before the exit. These times are counted back from the last reading before the exit, because the
- * exit itself may take long. */
+/* Returns the number of readings that show the process at work. A process that is not killed
+ * releases its memory before it exits, so its last readings are left out. The last remaining
+ * reading is left out as long as it is more than a tenth lower than the reading before it or than
+ * the reference. The reference is the last reading before the process may have begun to release
+ * memory. The release is assumed to have begun when memory last grew, but at most a tenth of the
+ * process's life before the exit, and at least five seconds before the exit. These times are
+ * counted back from the last reading before the exit, because exiting may take long. */
 size_t profile_working(const struct profile *p);
 /* Like profile_working, but also excludes readings taken while the process was exiting. */
 size_t profile_at_work(const struct profile *p);

@@ -176,8 +176,8 @@ static void read_counters(const struct live_table *table, uint32_t site, struct 
     ret->v[STORE_FREED_BYTES] = counters.freed_bytes;
 }
 
-/* Adds the changes of a call site. GAP is the number of call sites from the previous one that
- * changed to this one. Returns true if this call site has changed. */
+/* Adds the changes of a call site. GAP is the number of this call site minus the number of the
+ * previous call site that changed. Returns true if this call site has changed. */
 static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now,
                        const struct store_site *prev)
 {

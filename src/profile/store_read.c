@@ -33,7 +33,8 @@ struct reader {
     size_t unpacked_bytes;
     /* HEAP_SITES elements: the state of each call site at the last reading. */
     struct store_site *sites;
-    /* Number of the last reading, or 0 if the next reading must not depend on it. */
+    /* Number of the last reading. 0 if there is none or it was lost; the next reading is then
+     * usable only if it does not depend on earlier ones. */
     uint64_t seq;
     struct store_moment last; /* time of the last reading */
     bool has_last;            /* SITES is valid */

@@ -69,9 +69,9 @@ static int index_units(struct dwarf_index *d)
     return r;
 }
 
-/* Attaches the installed file with shared debug information. If that file is missing, this DWARF is
- * not read at all: libdw would open a path that the untrusted file contains, and block if that path
- * is a FIFO. */
+/* Attaches the installed file with shared debug information. If that file is missing, the module's
+ * DWARF is not read at all, because libdw would open a path that the untrusted file contains, and
+ * block if that path is a FIFO. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {
     const char *name = NULL;

@@ -59,7 +59,7 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
 /* Sets `wanted` to the difference that options.kind requests. */
 int tallies_want(struct tallies *t, struct names *names, struct err *err);
 /* Merges rows that grow, or may grow within the sampling error, and are small compared with the
- * total growth. Rows with the same innermost user function are merged into the one that grew most,
- * and then removed from ROWS. Returns the number of rows into which others were merged. These come
- * first in ROWS and must be judged again. */
+ * total growth. Of the rows with the same innermost user function, the one that grew most absorbs
+ * the others, which are removed from ROWS. Returns the number of rows that absorbed others. These
+ * rows come first in ROWS and must be judged again. */
 size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count);

@@ -22,8 +22,8 @@ static int descriptors(void)
 int main(int argc, char **argv)
 {
     struct rlimit low = {1 << 20, 1 << 20};
-    /* The sandbox or the limit is set before the first allocation, so that every byte may be
-     * sampled. */
+    /* The sandbox or the limit is set before the first allocation, because any allocation may be
+     * sampled, and the first sample creates the table. */
     if (argc > 1 && strcmp(argv[1], "sandbox") == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return 2;
     if (argc > 1 && strcmp(argv[1], "limit") == 0 && setrlimit(RLIMIT_FSIZE, &low) != 0)

@@ -1,9 +1,8 @@
 /* Listens to the probes of the preloaded library as a tracer would, in its own process: sets the
  * semaphores, puts a breakpoint instruction over each probe, and reads the arguments from the
- * registers. Arguments: address of each probe and of its semaphore in the library's file, alloc
- * first. Prints the bytes allocated, the sums of the samples' weights and of their squares, and how
- * many samples were freed.
- */
+ * registers. Has four arguments, all addresses in the library's file: the probe alloc, its
+ * semaphore, the probe free, and its semaphore. Prints the bytes allocated, the sums of the
+ * samples' weights and of their squares, and how many samples were freed. */
 #include <link.h>
 #include <signal.h>
 #include <stdint.h>

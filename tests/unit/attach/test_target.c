@@ -39,8 +39,8 @@ static void put_folder(const struct fake_proc *f, const char *name)
     assert_int_equal(mkdirat(f->root.proc_fd, name, 0755), 0);
 }
 
-/* Creates process 77 of the user UID. Its mem file is a link to itself, which even root cannot
- * open. */
+/* Creates process 77 of the user UID. The file "mem" of the process is a symbolic link to itself,
+ * which even root cannot open. */
 static int make_proc(void **state, unsigned uid)
 {
     static const char *const folders[] = {"77",  "77/ns",      "self",           "self/ns",

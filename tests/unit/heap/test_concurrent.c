@@ -191,8 +191,9 @@ static void concurrent_samples_with_one_filter_bit_are_all_found(void **state)
     assert_int_equal(drops(HEAP_DROP_STALE), 0);
 }
 
-/* In each round half of the threads add samples while the others end theirs. All samples share one
- * filter bit, which must be set at the end because some samples are still live. */
+/* In each round, half of the threads add samples while the other half end samples that they added
+ * before. All samples share one filter bit, which must be set at the end because some samples are
+ * still live. */
 static void *add_against_end(void *argument)
 {
     struct worker *w = argument;

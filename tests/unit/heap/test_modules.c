@@ -250,7 +250,7 @@ static void unwound_frames_have_module_numbers_of_the_current_table(void **state
     assert_int_equal(frames[0].module, 2);
 }
 
-static void modules_beyond_the_maximum_are_counted_as_drops(void **state)
+static void modules_that_do_not_fit_in_the_table_are_counted_as_drops(void **state)
 {
     struct module_map map = {.name = "/none"};
     char name[32];
@@ -329,7 +329,7 @@ int main(void)
         TEST(reloaded_library_keeps_its_module_number),
         TEST(module_generation_changes_with_each_unload_and_reset),
         TEST(unwound_frames_have_module_numbers_of_the_current_table),
-        TEST(modules_beyond_the_maximum_are_counted_as_drops),
+        TEST(modules_that_do_not_fit_in_the_table_are_counted_as_drops),
         TEST(threads_get_the_same_number_for_a_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

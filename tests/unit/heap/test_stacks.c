@@ -108,7 +108,7 @@ static void many_different_stacks_get_different_call_sites(void **state)
     assert_int_equal(drops(HEAP_DROP_NODES) + drops(HEAP_DROP_SITES), 0);
 }
 
-static void call_sites_beyond_the_maximum_become_site_zero(void **state)
+static void call_sites_that_do_not_fit_in_the_table_become_site_zero(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i < HEAP_SITES; i++)
@@ -246,7 +246,7 @@ int main(void)
         FRESH(recursive_frames_are_stored_in_the_stack_tree),
         FRESH(only_the_empty_stack_has_call_site_zero),
         FRESH(many_different_stacks_get_different_call_sites),
-        FRESH(call_sites_beyond_the_maximum_become_site_zero),
+        FRESH(call_sites_that_do_not_fit_in_the_table_become_site_zero),
         FRESH(nearly_full_stack_tree_keeps_the_innermost_python_frames),
         FRESH(nearly_full_stack_tree_keeps_the_innermost_native_frames),
         FRESH(full_stack_tree_drops_the_innermost_frames),

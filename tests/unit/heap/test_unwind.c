@@ -288,10 +288,10 @@ static void interrupted_code_is_found_from_an_alternate_signal_stack(void **stat
     assert_true(in_handler.is_whole);
 }
 
-/* The unwinder looks up the byte before a return address, because that byte belongs to the call. It
- * must look up the address at which a signal interrupted a function unchanged: this may be the
- * first instruction of the function, and the byte before it may belong to another function that
- * ends in a call. */
+/* The unwinder looks up the byte before a return address, because that byte belongs to the call.
+ * For a function that was interrupted by a signal, the unwinder must look up the interrupted
+ * address and not the byte before it. The address may be that of the function's first instruction,
+ * and the byte before may then belong to a different function. */
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;

@@ -296,7 +296,7 @@ static void socket_folder_is_removed_even_if_the_job_added_files(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void files_in_a_folder_that_ebb_did_not_create_are_kept(void **state)
+static void ordinary_files_are_kept_in_a_folder_not_created_by_ebb(void **state)
 {
     struct fixture *f = *state;
     char path[160];
@@ -632,7 +632,7 @@ int main(void)
         TEST(descriptors_attached_to_a_mark_are_closed),
         TEST(socket_folder_is_private_and_removed_at_the_end),
         TEST(socket_folder_is_removed_even_if_the_job_added_files),
-        TEST(files_in_a_folder_that_ebb_did_not_create_are_kept),
+        TEST(ordinary_files_are_kept_in_a_folder_not_created_by_ebb),
         TEST(abandoned_socket_folders_are_removed_by_a_later_receiver),
         TEST(runtime_folder_that_cannot_be_written_is_skipped),
         TEST(marks_of_another_user_are_refused),

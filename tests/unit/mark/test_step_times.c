@@ -63,7 +63,7 @@ static void step_sent_by_several_ranks_is_timed_only_once(void **state)
     assert_int_equal(median_ns(&t), NS_PER_S);
 }
 
-static void time_until_a_lower_step_number_is_not_measured(void **state)
+static void step_with_a_lower_number_than_the_last_has_no_duration(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -109,7 +109,7 @@ int main(void)
         cmocka_unit_test(step_times_have_no_90th_percentile_before_three_steps),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(step_sent_by_several_ranks_is_timed_only_once),
-        cmocka_unit_test(time_until_a_lower_step_number_is_not_measured),
+        cmocka_unit_test(step_with_a_lower_number_than_the_last_has_no_duration),
         cmocka_unit_test(slow_evaluations_do_not_change_the_median_step_time),
         cmocka_unit_test(single_stalled_step_does_not_change_the_90th_percentile),
         cmocka_unit_test(step_times_are_forgotten_after_many_newer_steps),

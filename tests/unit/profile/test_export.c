@@ -87,7 +87,7 @@ static void check_frame(const json_t *frames, const json_t *stack, size_t at, co
     assert_int_equal(json_integer_value(json_object_get(frame, "line")), line);
 }
 
-static void speedscope_export_has_each_frame_once_and_all_bytes(void **state)
+static void speedscope_export_lists_each_frame_once_and_has_all_bytes(void **state)
 {
     struct fixture *f = *state;
     export(f, profile_export_speedscope);
@@ -338,7 +338,7 @@ static void export_of_a_heap_without_live_bytes_has_no_samples(void **state)
     buf_fini(&d.all);
 }
 
-static void profile_export_survives_sizes_out_of_range(void **state)
+static void profile_export_does_not_crash_on_sizes_out_of_range(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_speedscope,
                                      profile_export_collapsed};
@@ -361,12 +361,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(collapsed_stacks_have_the_outermost_frame_first),
-        TEST(speedscope_export_has_each_frame_once_and_all_bytes),
+        TEST(speedscope_export_lists_each_frame_once_and_has_all_bytes),
         TEST(pprof_export_has_stacks_with_the_innermost_frame_first),
         TEST(pprof_export_has_sample_types_and_units),
         TEST(profile_export_without_readings_is_an_error),
         TEST(export_of_a_heap_without_live_bytes_has_no_samples),
-        TEST(profile_export_survives_sizes_out_of_range),
+        TEST(profile_export_does_not_crash_on_sizes_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

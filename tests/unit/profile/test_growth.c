@@ -613,7 +613,7 @@ static void error_for_an_unknown_step_names_the_known_range(void **state)
     assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_are_live_at_to_step_and_older_than_from_step(void **state)
+static void survivors_are_live_at_to_step_and_allocated_before_from_step(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
@@ -711,7 +711,7 @@ int main(void)
         TEST(since_option_counts_only_allocations_after_the_given_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(error_for_an_unknown_step_names_the_known_range),
-        TEST(survivors_are_live_at_to_step_and_older_than_from_step),
+        TEST(survivors_are_live_at_to_step_and_allocated_before_from_step),
         TEST(listing_survivors_without_a_snapshot_or_step_is_an_error),
         TEST(growth_up_to_a_given_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),

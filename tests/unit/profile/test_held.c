@@ -183,7 +183,7 @@ static void growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown(void **stat
     assert_true(s.known && s.sustained == 0 && s.slowed == 0);
 }
 
-static void four_heap_readings_are_too_few_for_evidence(void **state)
+static void growth_of_call_sites_is_unknown_from_four_heap_readings(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(growth_that_goes_on_after_first_epoch_counts_as_sustained),
         cmocka_unit_test(growth_of_cache_filled_in_first_epoch_counts_as_slowed),
         cmocka_unit_test(growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown),
-        cmocka_unit_test(four_heap_readings_are_too_few_for_evidence),
+        cmocka_unit_test(growth_of_call_sites_is_unknown_from_four_heap_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

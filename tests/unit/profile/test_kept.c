@@ -54,7 +54,7 @@ static void growing_container_is_described_with_its_step_range(void **state)
     assert_null(kept_of(&lists, PID + 1));
 }
 
-static void container_description_has_the_maximum_entry_count(void **state)
+static void container_description_includes_the_entry_limit(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -252,7 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
-        cmocka_unit_test_setup(container_description_has_the_maximum_entry_count, begin),
+        cmocka_unit_test_setup(container_description_includes_the_entry_limit, begin),
         cmocka_unit_test_setup(new_container_report_replaces_the_previous_report, begin),
         cmocka_unit_test_setup(container_description_without_steps_omits_the_step_range, begin),
         cmocka_unit_test_setup(container_description_mentions_autograd_graphs, begin),

@@ -283,7 +283,7 @@ static int try_open(int fd, struct err *err)
     return rc;
 }
 
-static void error_for_another_heap_table_version_names_both_versions(void **state)
+static void heap_table_version_error_names_found_and_expected_version(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -361,7 +361,7 @@ int main(void)
         T(cost_of_the_profiler_is_read_from_the_table_header),
         T(bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping),
         T(heap_table_can_be_read_again_after_its_pages_are_dropped),
-        T(error_for_another_heap_table_version_names_both_versions),
+        T(heap_table_version_error_names_found_and_expected_version),
         T(heap_table_with_wrong_magic_or_size_is_refused),
         T(heap_table_that_is_too_short_or_can_be_resized_is_refused),
         T(heap_table_in_an_ordinary_file_is_refused),

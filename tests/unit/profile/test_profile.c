@@ -178,7 +178,7 @@ static void heap_readings_during_a_long_exit_are_excluded(void **state)
         }
 }
 
-static void process_is_at_work_until_its_exit_begins(void **state)
+static void readings_count_as_work_until_the_process_begins_to_exit(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(heap_readings_after_the_end_of_work_are_excluded),
         cmocka_unit_test(heap_readings_of_a_short_idle_time_at_the_end_are_excluded),
         cmocka_unit_test(heap_readings_during_a_long_exit_are_excluded),
-        cmocka_unit_test(process_is_at_work_until_its_exit_begins),
+        cmocka_unit_test(readings_count_as_work_until_the_process_begins_to_exit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

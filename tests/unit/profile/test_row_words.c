@@ -35,7 +35,7 @@ struct site_plan {
     const char *function;
     double object_bytes;
     double (*kept_bytes)(size_t i, double leak_bytes);
-    double passing_bytes; /* bytes that are live at every other reading */
+    double passing_bytes; /* bytes that are live at every second reading */
 };
 
 static double keeps_none(size_t i, double leak_bytes)
