@@ -62,8 +62,8 @@ int attach_target_file(const struct attach_target *t, const char *name, size_t m
 }
 
 /* Returns true if the process still runs the program whose memory was opened. After an exec, the
- * process has the same pid and start time, but reads from the memory of the earlier program return
- * end of file. */
+ * process has the same pid and start time, but an attempt to read the memory of the earlier program
+ * yields end of file. */
 static bool has_memory(const struct attach_target *t)
 {
     char byte;

@@ -44,8 +44,9 @@ struct life_page {
     _Atomic(uint32_t) is_locked; /* lock held by the one thread that creates or closes the table */
     _Atomic(int32_t) pid;        /* pid of this process; 0 before it is queried */
     uint32_t tries;              /* number of failed attempts to create a table */
-    /* Number of threads inside a section, spread over several cache lines. The page is wiped at
-     * fork, because the parent's other threads do not exist in the child. */
+    /* Number of threads inside a section, as a sum of counters on several cache lines. The counters
+     * are in this page because a fork must reset them: the parent's other threads do not exist in
+     * the child. */
     struct {
         _Alignas(64) _Atomic(uint32_t) count;
     } inside[SECTION_SHARDS];

@@ -1,8 +1,9 @@
 /* A profiled process from its first allocation to its end: settings, creating and sending the heap
  * table, fork. A child of a fork is detected when it first takes or frees a sample, so a child that
  * only calls exec costs nothing. At a fork the kernel wipes one page in the child. The wiped page
- * identifies the child without a system call, however it was created. A vfork child runs in its
- * parent's memory, finds the page intact, and is correctly treated as part of the parent. */
+ * identifies the child without a system call, and regardless of the call that created the child. A
+ * vfork child runs in its parent's memory, finds the page intact, and is correctly treated as part
+ * of the parent. */
 #pragma once
 
 #include "heap/heap.h"

@@ -21,8 +21,8 @@ void python_detect(void);
 /* Reads this thread's frames, innermost first, and returns their number. Returns 0 if the thread
  * has no frames or they are not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
-/* Returns true if the interpreter is shutting down. It then frees everything, even leaked
- * memory. */
+/* Returns true if the interpreter is shutting down. During the shutdown it frees everything, even
+ * leaked memory. */
 bool python_is_ending(void);
 /* Returns true if IP is inside the interpreter's evaluation loop. */
 bool python_is_eval(uintptr_t ip);
@@ -34,6 +34,7 @@ bool python_owns_map(uintptr_t return_address);
 /* Detects the interpreter and hooks its small objects now. The caller's thread holds the GIL.
  * Returns true if the objects are hooked. */
 bool python_attach(void);
-/* Removes the hooks. The caller holds the GIL. Returns false if another tool has wrapped them. */
+/* Removes the hooks. The caller holds the GIL. Returns false if another tool has wrapped the
+ * hooks. */
 bool python_detach(void);
 void python_reset(void); /* forgets modules and code objects, for a new table */

@@ -31,7 +31,7 @@ static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
     /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the arenas were hooked.
-     * Negative if most of the unmapped arenas are older than that. */
+     * Negative if most of the unmapped arenas were mapped before that. */
     arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
@@ -58,8 +58,8 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
     return p;
 }
 
-/* Allocates an object if it is to be sampled. Returns NULL if it is not, or if memory ran out; the
- * caller then uses the original function. */
+/* Allocates an object that is to be sampled. Returns NULL if the object is not to be sampled or
+ * memory ran out; the caller then uses the original function. */
 static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;

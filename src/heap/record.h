@@ -19,8 +19,8 @@ uint32_t record_gpu_site(unsigned gpu);
 /* Ends the sample at P. To be called before P is freed, if live_maybe returned true. Returns true
  * if P was sampled. Preserves errno. */
 bool record_end(const void *p);
-/* Like record_end, but for a block that is about to be reallocated: record_again may continue its
- * sample. */
+/* Like record_end, but for a block that is about to be reallocated: record_again may then add the
+ * sample again. */
 bool record_take(const void *p, struct live_sample *ret);
 /* Adds SAMPLE again, with its old stack, after realloc or mremap. The block is now at P and has
  * SIZE bytes. A block that shrank stays sampled with the probability that the sampled byte is in

@@ -11,9 +11,9 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
 /* Adapts the interval of host or GPU memory after a sample was taken at NOW_NS. Multiplies the
  * interval by 2, 4 or 8 if the process would otherwise take more than SAMPLER_RATE (GPU:
- * SAMPLER_GPU_RATE) samples per second in the long run. Halves the interval again later, but never
- * below sampler_floor. A token bucket permits bursts of two seconds' worth of samples. Any thread
- * may call this function. */
+ * SAMPLER_GPU_RATE) samples per second in the long run. Halves the interval again in periods with
+ * few samples, but never below sampler_floor. A token bucket permits bursts of two seconds' worth
+ * of samples. Any thread may call this function. */
 enum { SAMPLER_RATE = 100 };
 void sampler_adapt(bool is_gpu, uint64_t now_ns);
 /* Decides whether a GPU block is sampled. GPU blocks are few and large, so there is no countdown:

@@ -9,9 +9,9 @@
 enum {
     SLOTS = HEAP_NODES * 2,
     /* Number of nodes up to which stacks are stored whole. Importing a hundred libraries creates
-     * stacks that never occur again, so the last quarter of the tree is kept for later stacks.
-     * Those lose their outer frames beyond PYTHON_KEPT or NATIVE_KEPT, so the place of the
-     * allocation is still known. */
+     * stacks that never occur again, so the last quarter of the tree is kept for later stacks. Of
+     * those later stacks only the innermost PYTHON_KEPT or NATIVE_KEPT frames are stored, so the
+     * place of the allocation is still known. */
     WHOLE_NODES = HEAP_NODES / 4 * 3,
     PYTHON_KEPT = 3,
     NATIVE_KEPT = 16,
@@ -25,8 +25,9 @@ _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
 /* Hashes a frame together with all its callers. The hash does not depend on the parent's number, so
- * all slots of a stack can be computed and prefetched before the first is read. Otherwise a sample
- * would mostly wait for one slot after the other, because none of them are in the cache by then. */
+ * all slots of a stack can be computed and prefetched before the first is read. If the slots were
+ * computed one after the other, a sample would wait for each slot, because usually none of the
+ * slots is in the processor's cache. */
 static uint64_t path_hash(uint64_t outside, uint64_t frame)
 {
     uint64_t x = (frame ^ outside) * UINT64_C(0x9e3779b97f4a7c15);

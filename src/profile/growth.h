@@ -40,8 +40,8 @@ struct growth_options {
     bool minds_program;
     enum growth_kind kind;
     int64_t from_step, to_step;
-    /* The verdict on the job from all evidence, which the rows must not contradict. If it is
-     * undecided, rows are judged by their own readings. */
+    /* The verdict on the job, from all evidence. The verdicts on rows must not contradict it. If
+     * the verdict on the job is undecided, rows are judged by their own readings. */
     enum verdict_word job_word;
     uint64_t until_ns;               /* data after this time is ignored; 0 for no limit */
     const struct growth_mark *marks; /* marks in time order; borrowed */

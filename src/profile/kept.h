@@ -1,5 +1,5 @@
-/* Containers of the job that keep growing, as reported by the Python package. They keep the
- * allocations of a call site alive. */
+/* Containers of the job that keep growing, as reported by the Python package. The entries of such a
+ * container are allocations that it keeps alive. */
 #pragma once
 
 #include <jansson.h>

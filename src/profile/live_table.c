@@ -23,7 +23,7 @@ enum { LARGE_MAX = 16, PROBES = 256, PROBE_PAGES = 512 };
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
 
 /* Checks that FD is safe to map. Reading a mapped file may raise SIGBUS, unless the file is a memfd
- * without huge pages that is sealed against shrinking. */
+ * that is sealed against shrinking and does not use huge pages. */
 static int check_file(int fd, struct err *err)
 {
     struct stat st;
@@ -172,8 +172,8 @@ static bool read_entry(const struct live_table *l, const struct heap_live *e, ui
     return true;
 }
 
-/* Returns the resident and swapped bytes of a block. For a large block they are estimated from
- * PROBES parts of it. */
+/* Returns the resident and swapped bytes of a block. For a large block, both are estimated from
+ * PROBES parts of the block. */
 static uint64_t resident_bytes(int pagemap_fd, uint64_t ptr, uint64_t size)
 {
     uint64_t entries[PROBE_PAGES], first = ptr / PAGE_BYTES, pages = size / PAGE_BYTES;

@@ -170,8 +170,8 @@ double profile_weight_objects(uint64_t size, uint64_t interval);
 
 /* Rounds an estimate to a whole number; negative values and NAN become 0. */
 uint64_t profile_whole(double v);
-/* Finds when STEP was completed. Returns false if that was before the first or after the last
- * reading. */
+/* Finds when STEP was completed. Returns false if STEP was completed before the first reading or
+ * after the last. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* Returns the number of readings that show the process at work. A process that is not killed
  * releases its memory before it exits, so its last readings are left out. The last remaining

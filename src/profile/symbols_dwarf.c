@@ -11,8 +11,8 @@
 
 enum {
     NEST_MAX = 64, /* deepest nesting of namespaces and blocks; real programs have less */
-    BACK_MAX = 8,  /* how many of the ranges that start before an address are searched for one that
-                      contains it */
+    BACK_MAX = 8,  /* maximum number of ranges, backwards from an address, that are searched for a
+                      range that contains the address */
 };
 
 struct stretch {

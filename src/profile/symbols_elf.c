@@ -10,8 +10,8 @@
 #include "base/array.h"
 
 enum {
-    /* How many of the functions that start before an address are searched for the one that contains
-     * it. */
+    /* Maximum number of functions, backwards from an address, that are searched for a function that
+     * contains the address. */
     NEST_MAX = 16,
     ALIASES_MAX = 16,   /* maximum number of names at one address that are compared */
     UNSIZED_MAX = 4096, /* assumed size in bytes of a function of unknown size */

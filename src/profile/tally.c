@@ -221,8 +221,8 @@ double tally_sigma(const struct tally *row)
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
-    /* All rows are created first, because a row that appears in a late reading had no live bytes
-     * before. */
+    /* All rows are created before the baselines are computed, because a row that first appears in a
+     * late reading has a baseline of 0 at the start. */
     for (size_t i = 0; i < t->n_readings; i++) {
         int r = tallies_at(t, names, &p->readings[i]);
         if (r < 0)

@@ -1,5 +1,5 @@
-/* Tests that each module is added to the table once, with its properties, and removed after it was
- * unloaded. */
+/* Tests that each module is added to the table once, with its properties, and is marked as gone
+ * after it was unloaded. */
 #include "heap/modules.h"
 
 #include <dlfcn.h>

@@ -313,7 +313,7 @@ __asm__(".text\n"
         ".size faults_at_once, . - faults_at_once");
 void faults_at_once(void);
 
-static void signal_stack_is_unwound_from_first_instruction_of_function(void **state)
+static void signal_at_the_first_instruction_of_a_function_is_unwound(void **state)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
 
@@ -643,7 +643,7 @@ int main(void)
 #ifdef __x86_64__
         TEST(stack_of_a_signal_handler_includes_the_interrupted_code),
         TEST(interrupted_code_is_found_from_an_alternate_signal_stack),
-        TEST(signal_stack_is_unwound_from_first_instruction_of_function),
+        TEST(signal_at_the_first_instruction_of_a_function_is_unwound),
 #endif
         TEST(stacks_of_other_threads_are_unwound_to_their_start),
         TEST(thread_on_a_stack_allocated_by_the_program_is_unwound),

@@ -146,9 +146,9 @@ static void heap_readings_of_a_short_idle_time_at_the_end_are_excluded(void **st
     assert_int_equal(working_before(30), WORKING_MAX);
 }
 
-/* Steps end at 1 to 8 s, and then all memory is freed at once. The last reading comes WAY_OUT_S
- * later, when the process has exited. The ENDED readings before it were taken while the process was
- * exiting. */
+/* Memory grows from the reading at 1 s to that at 7 s, and most of it is freed before the reading
+ * at 8 s. The last reading comes WAY_OUT_S after that, when the process has exited. The ENDED
+ * readings before the last were taken while the process was exiting. */
 static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
                                      unsigned way_out_s, size_t ended)
 {
