@@ -17,8 +17,8 @@ struct attach_target {
     int32_t pid;
     uint64_t start_ticks; /* start time; identifies the process, together with the pid */
     /* Descriptor for the address space that the process had when the descriptor was opened. After
-     * an exec or an exit, reads and writes fail, so another program is never changed. -1 if the
-     * process has opted in. */
+     * an exec or an exit, reading and writing fail, so the memory of a different program is never
+     * changed. -1 if the process has opted in. */
     int mem_fd;
     uid_t uid;
     char name[64];              /* escaped */

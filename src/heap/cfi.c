@@ -358,7 +358,8 @@ static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
         read_expression(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
         break;
-    default: /* the register is saved in another register, or its value is CFA + offset itself */
+    default: /* the register is saved in another register, or its value, not its address, is CFA +
+                offset */
         cfi_uleb(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
     }

@@ -8,10 +8,10 @@
 
 enum {
     SLOTS = HEAP_NODES * 2,
-    /* Number of nodes up to which stacks are stored whole. Importing a hundred libraries creates
-     * stacks that never occur again, so the last quarter of the tree is kept for later stacks. Of
-     * those later stacks only the innermost PYTHON_KEPT or NATIVE_KEPT frames are stored, so the
-     * place of the allocation is still known. */
+    /* As long as the tree has at most this number of nodes, stacks are stored whole. Importing a
+     * hundred libraries creates stacks that never occur again, so the last quarter of the tree is
+     * kept for later stacks. Of those later stacks only the innermost PYTHON_KEPT or NATIVE_KEPT
+     * frames are stored, so the place of the allocation is still known. */
     WHOLE_NODES = HEAP_NODES / 4 * 3,
     PYTHON_KEPT = 3,
     NATIVE_KEPT = 16,

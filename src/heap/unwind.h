@@ -14,7 +14,7 @@ struct unwind_frame {
 };
 
 /* Stores at most MAX frames of this thread's stack, innermost first, and returns their number. The
- * first one is the caller of the hook, because this library's own frames are left out. In unit
+ * first frame is that of the hook's caller, because this library's own frames are left out. In unit
  * tests the library is part of the program; there only this function's own frame is left out. Reads
  * nothing outside this thread's stacks. *ret_whole is true if the outermost frame was reached. A
  * walk that ends before the outermost frame for a reason other than MAX is counted

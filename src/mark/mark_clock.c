@@ -94,7 +94,7 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
     c->guessed_steps = whole;
 }
 
-/* True if this mark shows that another epoch is complete. Sets *ret_step to the step at which the
+/* True if this mark shows that one more epoch is complete. Sets *ret_step to the step at which the
  * epoch ended. */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {

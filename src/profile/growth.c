@@ -17,8 +17,8 @@ static const double material_fraction = 0.1;
 /* If a row grew in the last sixth of the time by less than this fraction of the growth that a
  * steady rate would give, its growth may have ended. */
 static const double GOES_ON = 0.3;
-/* One-sided 99 % bound of Kolmogorov's statistic: the largest lead of a sampled distribution over
- * the true one, times the square root of the number of samples. */
+/* One-sided 99 % bound of Kolmogorov's statistic: the largest amount by which the cumulative
+ * distribution of samples exceeds the true one, times the square root of the number of samples. */
 static const double KOLMOGOROV_99 = 1.52;
 /* Confidence of a row's verdict after it was changed to agree with the job's verdict. */
 static const double FOLLOWS_CONFIDENCE = 0.65;

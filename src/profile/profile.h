@@ -85,7 +85,7 @@ struct profile_snapshot {
     size_t count;
 };
 
-/* The cost of the profiling library, measured by itself, up to the last reading. */
+/* The cost of the profiling library up to the last reading, as the library measured it. */
 struct profile_cost {
     uint64_t samples, ends, hook_ns, interval, base_interval;
     uint64_t drops[HEAP_DROP_KINDS];

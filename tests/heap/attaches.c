@@ -1,5 +1,5 @@
-/* attaches WAY LIBRARY SOCKET N [PLUGIN]: loads the profiler's library into itself and attaches it.
- * SOCKET.heap is this program's own socket, which receives the tables. WAY is one of:
+/* attaches WAY LIBRARY SOCKET N [PLUGIN]: loads the profiler's library into its own process and
+ * attaches it. SOCKET.heap is this program's own socket, which receives the tables. WAY is one of:
  *   threads  attaches and detaches N times while four threads allocate, reallocate and free
  *   forks    like threads, while another thread forks children that allocate
  *   across   frees after an attach the blocks allocated before the attach, and vice versa

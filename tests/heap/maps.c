@@ -1,5 +1,5 @@
 /* Creates mappings of each kind. Their sizes differ, so that each mapping can be recognised. The
- * last one maps an ordinary file, which ebb does not count. */
+ * last mapping is of an ordinary file, which ebb does not count. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

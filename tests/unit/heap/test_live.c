@@ -375,7 +375,7 @@ static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void page_left_by_munmap_of_a_large_mapping_counts_as_one_page(void **state)
+static void mapping_cut_by_munmap_to_one_page_counts_as_one_page(void **state)
 {
     struct live_sample large = mapping;
 
@@ -506,7 +506,7 @@ int main(void)
         FRESH(samples_kept_by_thinning_have_the_raised_interval),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
-        FRESH(page_left_by_munmap_of_a_large_mapping_counts_as_one_page),
+        FRESH(mapping_cut_by_munmap_to_one_page_counts_as_one_page),
         FRESH(munmap_trims_or_removes_each_mapping_in_its_range),
         FRESH(munmap_rounds_up_to_pages_but_keeps_adjacent_mappings),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),

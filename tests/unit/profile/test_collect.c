@@ -397,7 +397,8 @@ static void killed_process_gets_a_final_heap_reading(void **state)
     struct fixture *f = *state;
     char name[48];
     pid_t pid = spawn_child(f);
-    f->fake.table->header.samples++; /* The sampled memory has been freed since. */
+    f->fake.table->header
+        .samples++; /* A sample was taken, but its memory has already been freed. */
     wait_processes(f, 1);
     collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
     fake_fill(&f->fake); /* The process continued to allocate after the reading. */

@@ -146,7 +146,7 @@ static void growth_per_allocated_byte_is_constant_if_work_slows_down(void **stat
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void growth_that_goes_on_after_first_epoch_counts_as_sustained(void **state)
+static void growth_that_continues_after_first_epoch_counts_as_sustained(void **state)
 {
     struct history h;
     (void)state;
@@ -159,7 +159,7 @@ static void growth_that_goes_on_after_first_epoch_counts_as_sustained(void **sta
     assert_true(s.slowed < 1);
 }
 
-static void growth_of_cache_filled_in_first_epoch_counts_as_slowed(void **state)
+static void cache_filled_in_first_epoch_is_counted_as_slowed_growth(void **state)
 {
     struct history h;
     (void)state;
@@ -205,8 +205,8 @@ int main(void)
         cmocka_unit_test(cache_that_fills_early_does_not_grow_in_the_second_half),
         cmocka_unit_test(growth_below_the_sampling_error_is_ignored),
         cmocka_unit_test(growth_per_allocated_byte_is_constant_if_work_slows_down),
-        cmocka_unit_test(growth_that_goes_on_after_first_epoch_counts_as_sustained),
-        cmocka_unit_test(growth_of_cache_filled_in_first_epoch_counts_as_slowed),
+        cmocka_unit_test(growth_that_continues_after_first_epoch_counts_as_sustained),
+        cmocka_unit_test(cache_filled_in_first_epoch_is_counted_as_slowed_growth),
         cmocka_unit_test(growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown),
         cmocka_unit_test(growth_of_call_sites_is_unknown_from_four_heap_readings),
     };

@@ -20,7 +20,8 @@ static void sample_weights_are_those_of_poisson_sampling(void **state)
     check_near(profile_probability(4096, 4096), p, 1e-12);
     check_near(profile_weight_bytes(4096, 4096), 4096 / p, 1e-9);
     check_near(profile_weight_objects(4096, 4096), 1 / p, 1e-12);
-    /* A tiny sample represents about one interval of bytes, a huge sample only itself. */
+    /* A tiny sample represents about one interval of bytes, a huge sample represents only its own
+     * bytes. */
     check_near(profile_weight_bytes(16, 512 << 10), (512 << 10) + 8, 1);
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
