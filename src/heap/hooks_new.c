@@ -146,7 +146,7 @@ void hooks_new_unloaded(void)
         search(NULL, &s);
 }
 
-/* ---- fallbacks for processes without a C++ library: they can neither throw nor catch ---- */
+/* ---- fallbacks without a C++ library: the process can neither throw nor catch ---- */
 
 static void *plain_or_null(size_t size)
 {

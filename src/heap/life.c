@@ -216,8 +216,8 @@ __attribute__((constructor)) static void begin(void)
     heap_thread.busy--;
 }
 
-/* Marks the process as exiting. Memory freed after this is still recorded, because other
- * destructors run later. */
+/* Marks the process as exiting. Memory freed after this call is still recorded, because destructors
+ * of other libraries run later. */
 __attribute__((destructor)) static void end(void)
 {
     struct heap_table *t = heap_process.table;
@@ -360,9 +360,9 @@ uint64_t life_filters(const char *status)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* Returns true if the process is sandboxed. A filter that was inherited across exec cannot be
- * queried, but may kill the process for the system calls that create the table. Only the thread
- * that creates the table calls this function. */
+/* Returns true if the process is sandboxed. The rules of a filter that was inherited across exec
+ * cannot be queried, but the filter may kill the process for the system calls that create the
+ * table. Only the thread that creates the table calls this function. */
 static bool is_sandboxed(void)
 {
     static char status[4096];
@@ -532,7 +532,7 @@ static bool wait_for_sections(void)
 }
 
 /* Turns profiling off while holding the lock, so that no other thread is creating a table at that
- * moment. Returns false if the lock was not released in time. */
+ * moment. Returns false if another thread did not release the lock in time. */
 static bool turn_off(void)
 {
     for (int tries = 0; !lock_page(); tries++) {

@@ -254,8 +254,8 @@ static void decide_small(void)
     errno = saved;
 }
 
-/* Also returns true while it is undecided whether small objects are counted, because objects in the
- * first arenas may be counted later. */
+/* Also returns true while it is undecided whether small objects are counted: if they are, the
+ * objects in this arena will be counted one by one. */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = HEAP_LOAD(arena_code);

@@ -371,8 +371,9 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
 }
 
 /* Opens the datagram socket. SO_RCVBUF is not set, because it has no effect: for AF_UNIX datagrams
- * Linux charges the sender. The queue is limited by the number of datagrams
- * (net.unix.max_dgram_qlen). Only root can raise that limit, and only for all sockets. */
+ * Linux applies the send buffer's limit (SO_SNDBUF) of the sender. The queue is limited by the
+ * number of datagrams (net.unix.max_dgram_qlen). Only root can raise that limit, and only for all
+ * sockets. */
 static int open_socket(struct mark_receiver *r, struct err *err)
 {
     const int on = 1;

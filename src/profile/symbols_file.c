@@ -220,8 +220,8 @@ static int open_linked(const char *root, const char *debug_root, const struct pr
     return n < 0 || (size_t)n >= sizeof whole ? -ENAMETOOLONG : open_checked(NULL, whole, id, ret);
 }
 
-/* Searches for the debug file next to the module, in .debug next to it, and among installed
- * debug files. */
+/* Searches for the debug file in the module's folder, in the folder .debug there, and among
+ * installed debug files. */
 static int open_debuglink(const char *sysroot, const char *path, const struct build_id *id,
                           const struct elf_file *module, struct elf_file *ret)
 {

@@ -278,8 +278,8 @@ static int add_tree(struct profile_view *v, const struct profile *p, struct name
 
 /* ---- the complete view ---- */
 
-/* Sets the step of each failed request to the step of the last mark before it. Readings are too
- * rare for this. */
+/* Sets the step of each failed request to the step of the last mark before it. The steps of
+ * readings are not used, because readings are too rare. */
 static void set_failure_steps(const struct profile *p, const struct marks *marks,
                               struct profile_view *v)
 {

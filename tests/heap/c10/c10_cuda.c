@@ -24,8 +24,8 @@ void report_block(void *p, int64_t size, size_t allocated, size_t reserved,
 void report_failure(int64_t size, size_t allocated, size_t reserved,
                     struct c10_device device) __asm__(REPORT_FAILURE);
 
-/* The real library also calls other functions of libc10.so. With C10_BARE this one calls none of
- * them, but libc10.so is still one of its needed libraries. */
+/* The real library also calls other functions of libc10.so. With C10_BARE, this fake library calls
+ * none of those functions, but still names libc10.so as a needed library. */
 #ifndef C10_BARE
 uint64_t c10_blocks(void);
 SEEN uint64_t standin_blocks(void);

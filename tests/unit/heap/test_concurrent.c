@@ -110,7 +110,7 @@ static void choose_addresses(void)
     }
 }
 
-/* Each of four threads has two samples at a time, which fit into the bucket. */
+/* Each of four threads has at most two samples at a time, so all samples fit into the bucket. */
 static void *churn_one_bit(void *argument)
 {
     struct worker *w = argument;

@@ -517,7 +517,7 @@ static void intact_blocks_of_a_truncated_heap_history_are_read(void **state)
     buf_fini(&b);
 }
 
-/* The disk refused some data. Data that is written later must not depend on it. */
+/* The disk refused some data. Data that is written later must not depend on the refused data. */
 static void heap_history_continues_after_the_disk_was_full(void **state)
 {
     struct fixture *f = *state;
