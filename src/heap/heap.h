@@ -49,7 +49,7 @@ struct heap_process {
     uint64_t parent;
     /* Number of seccomp filters of ebb itself; a process with more filters is sandboxed. */
     uint64_t filters;
-    /* 1 once the job has set up a sandbox; the library then makes no system calls. */
+    /* 1 after the job has set up a sandbox; the library then makes no system calls. */
     _Atomic(uint32_t) is_confined;
 };
 enum heap_state {

@@ -56,7 +56,7 @@ enum { LATE_HOOKS = 64, FILTER_BITS = 4096 };
 
 static struct late_hook hooks[LATE_HOOKS];
 static uint32_t hook_count;
-/* A Bloom filter of the real functions' addresses, which rules out most slots at once. */
+/* A Bloom filter of the real functions' addresses; it rules out most slots at once. */
 static uint64_t filter[FILTER_BITS / 64];
 static bool first_letters[256];
 static struct module_map own;

@@ -178,8 +178,8 @@ static bool take_live(const void *p, struct live_sample *ret)
 {
     if (!life_is_on() || is_closed())
         return false;
-    /* The clock is read only after this call, because most pointers that reach it are false
-     * positives of the filter. */
+    /* The clock is read only after live_end, because most pointers that are passed to live_end are
+     * false positives of the filter. */
     if (!live_end(p, ret))
         return false;
     int saved = errno;

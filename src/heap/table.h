@@ -217,7 +217,7 @@ struct heap_header {
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX, or 0 if there is no Python */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
     _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
-    _Atomic(uint32_t) is_ended;       /* 1 once the process has run its exit handlers */
+    _Atomic(uint32_t) is_ended;       /* 1 after the process has run its exit handlers */
     _Atomic(uint64_t) interval;       /* current sampling interval in bytes */
     _Atomic(uint64_t) samples, ends; /* number of samples taken, and number of samples that ended */
     _Atomic(uint64_t) hook_ns;       /* time spent taking and ending samples, in nanoseconds */

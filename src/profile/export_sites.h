@@ -9,8 +9,8 @@ struct export_site {
     uint64_t allocated_bytes, allocated_objects;
 };
 
-/* Returns an array with one entry per call site of P, which the caller frees. Returns -ENODATA if
- * there is no reading, or -ENOMEM. */
+/* Returns an array with one entry per call site of P. The caller frees the array. Returns -ENODATA
+ * if there is no reading, or -ENOMEM. */
 int export_sites(const struct profile *p, struct export_site **ret, struct err *err);
 /* Stores the nodes of SITE's stack, innermost first, and returns their number. */
 size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[HEAP_STACK_MAX]);

@@ -1,4 +1,4 @@
-/* Computes trends of live memory by call site, which the verdict's model uses as evidence. */
+/* Computes trends of live memory by call site, as evidence for the verdict's model. */
 #include "profile/held.h"
 
 #include <math.h>

@@ -66,7 +66,7 @@ struct live_table_gpus {
 void live_table_gpus(const struct live_table *l, struct live_table_gpus *ret);
 void live_table_cost(const struct live_table *l, struct profile_cost *ret);
 bool live_table_is_ended(
-    const struct live_table *l); /* true once the process has run its exit handlers */
+    const struct live_table *l); /* true after the process has run its exit handlers */
 
 /* Cumulative counters of a call site; all are 0 for an unknown call site. */
 struct live_table_site {

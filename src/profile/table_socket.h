@@ -8,7 +8,7 @@ struct table_socket;
 struct err;
 struct loop;
 
-/* Called when PID has sent the descriptor FD, which is closed after this returns. */
+/* Called when PID has sent the descriptor FD, which is closed after the callback returns. */
 typedef void table_socket_fn(void *user, int32_t pid, int fd);
 
 /* Creates the socket at PATH, accessible only to its owner. */

@@ -40,7 +40,7 @@ static void put_folder(const struct fake_proc *f, const char *name)
 }
 
 /* Creates process 77 of the user UID. The file "mem" of the process is a symbolic link to itself,
- * which even root cannot open. */
+ * so even root cannot open it. */
 static int make_proc(void **state, unsigned uid)
 {
     static const char *const folders[] = {"77",  "77/ns",      "self",           "self/ns",

@@ -170,8 +170,8 @@ static bool is_sure(const struct growth_row *row)
 static const double intervals[] = {64 * KIB, 512 * KIB, 2 * MIB, 4 * MIB, 8 * MIB};
 enum { INTERVALS = sizeof intervals / sizeof *intervals };
 
-/* Calls CHECK on many runs, which differ in their seeds, sampling intervals and leaks of 40 to 320
- * MiB. Returns the number of runs for which CHECK returned false. */
+/* Calls CHECK on many runs. The runs differ in their seeds, in their sampling intervals, and in the
+ * size of the leak, 40 to 320 MiB. Returns the number of runs for which CHECK returned false. */
 static size_t count_runs(bool (*check)(struct run *r), size_t *ret_asked)
 {
     size_t failed = 0, asked = 0;
