@@ -314,7 +314,7 @@ void live_thin(uint64_t *random)
     atomic_store(&is_thinning, 0);
 }
 
-/* Adds a sample for the LEN bytes at P, which are the rest of the mapping WHOLE. */
+/* Adds a sample for the LEN bytes at P that remain of the mapping WHOLE. */
 static void keep_part(uintptr_t p, uint64_t len, const struct live_sample *whole)
 {
     struct live_sample part = *whole;

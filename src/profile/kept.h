@@ -50,7 +50,7 @@ void kept_take_figures(struct kept_lists *l, const struct run *run);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
-/* Returns true for an array or a text, whose length is counted in bytes. */
+/* Returns true if the container's length is counted in bytes, as for an array or a text. */
 bool kept_is_value(const struct kept *k);
 /* Writes "Features.cache (dict): 76 entries added from step 21 to step 40, at most
  * 19.0 MiB"; not sanitised. */

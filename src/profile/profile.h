@@ -189,8 +189,8 @@ double profile_live_at(const struct profile_reading *r);
  * increase from call to call. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
-/* Returns the part of a call site's growth from BEFORE (NULL: no live bytes) to NOW that is certain
- * despite the sampling error. */
+/* Returns how much of a call site's growth from BEFORE to NOW is certain despite the sampling
+ * error. BEFORE is NULL if the call site had no live bytes. */
 double profile_sure_growth(const struct profile_held *before, const struct profile_held *now);
 /* Returns the last reading or snapshot at or before T_NS, or NULL. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);

@@ -4,8 +4,8 @@
  * ignores others. docs/reference/heap-format.md describes the format.
  *
  * The size hardly depends on the length of the run. A reading is due every second in the first
- * minute, then every 2 s or every 1/500 of the run, if that is longer. A snapshot is due after 1/16
- * of the run at the earliest, so the number of snapshots grows with the logarithm of the run's
+ * minute, then every 2 s or every 1/500 of the run, whichever is longer. A snapshot is due after
+ * 1/16 of the run at the earliest, so the number of snapshots grows with the logarithm of the run's
  * length. Readings and snapshots become half as frequent each time the file grows by an eighth of
  * STORE_BYTES_MAX. Once the file has STORE_BYTES_MAX bytes, only the last reading is added. */
 #pragma once

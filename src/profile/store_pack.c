@@ -297,8 +297,8 @@ void store_pack_snapshot(struct buf *out, struct live_samples *live, const struc
     buf_add_varint(&b, live->count);
     for (size_t i = 0; i < live->count; i++) {
         const struct profile_sample *s = &live->samples[i];
-        /* A block can only be younger than the reading if the table is corrupt; its age is then
-         * 0. */
+        /* Only in a corrupt table can a block be younger than the reading; the age of the block is
+         * then 0. */
         uint64_t age_ms = at->t_ns > s->born_ns ? (at->t_ns - s->born_ns) / 1000000 : 0;
         buf_add_varint(&b, (uint64_t)(s->site - site) << store_kind_bits(moment.flags) | s->kind);
         buf_add_zigzag(&b, (int64_t)(age_ms - age));

@@ -457,7 +457,7 @@ static void live_lookup_finds_no_sample_after_reset_or_without_a_table(void **st
     heap_process.table = table;
 }
 
-static void live_table_reset_in_a_sandboxed_process_removes_all_samples(void **state)
+static void reset_in_a_sandboxed_process_removes_all_live_samples(void **state)
 {
     struct live_sample ret;
 
@@ -511,7 +511,7 @@ int main(void)
         FRESH(munmap_rounds_up_to_pages_but_keeps_adjacent_mappings),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),
         FRESH(live_lookup_finds_no_sample_after_reset_or_without_a_table),
-        FRESH(live_table_reset_in_a_sandboxed_process_removes_all_samples),
+        FRESH(reset_in_a_sandboxed_process_removes_all_live_samples),
         FRESH(strings_are_stored_until_the_string_section_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

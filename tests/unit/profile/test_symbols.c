@@ -321,7 +321,7 @@ static void damaged_elf_files_do_not_crash_symbol_lookup(void **state)
     assert_true(answers > 0 && answers < ROUNDS);
 }
 
-static void name_with_fewest_underscores_is_chosen_among_equal_addresses(void **state)
+static void among_names_at_one_address_fewest_underscores_are_preferred(void **state)
 {
     struct fixture *f = *state;
     struct elf_function items[] = {{0x10, 8, 1}, {0x20, 16, 1}, {0x20, 16, 8}, {0x40, 0, 13}};
@@ -363,8 +363,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(address_outside_functions_has_no_symbol, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_elf_files_do_not_crash_symbol_lookup, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(
-            name_with_fewest_underscores_is_chosen_among_equal_addresses, setup, teardown),
+        cmocka_unit_test_setup_teardown(among_names_at_one_address_fewest_underscores_are_preferred,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
