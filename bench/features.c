@@ -26,8 +26,8 @@ static void put_features(const char *name, const struct model_evidence *e)
     printf("}");
 }
 
-/* Returns true if the curve of a series alone, without the model, shows a leak. P is the entity
- * of the series. */
+/* Returns true if a series shows a leak by the shape of its curve, without the model. P is the
+ * entity of the series. */
 static bool leaks_by_shape(const struct judge *j, const struct run_entity *p,
                            struct judge_series *s)
 {

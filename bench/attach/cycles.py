@@ -69,8 +69,8 @@ class Target:
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps
 
     def left_at_least(self):
-        """Samples the numbers of descriptors, threads and mapped files for a while; returns the minimum of each,
-        because a data loader has an additional socket while it receives a batch."""
+        """Samples descriptors, threads and mapped files for a while, and returns the smallest result of each. A single
+        sample may be too large: a data loader has an additional socket while it receives a batch."""
         fds, threads, maps = self.left()
         until = time.monotonic() + SETTLE_S
         while time.monotonic() < until and self.process.poll() is None:

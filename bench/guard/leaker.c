@@ -255,7 +255,7 @@ static void cross(void)
     sleep_until(now_ns() + (uint64_t)set.hold_ms * 1000000u);
     facts->begun_ns = now_ns();
     if (recv(requests, id, sizeof id, MSG_PEEK | MSG_DONTWAIT) > 0)
-        exit(3); /* A request before the crossing, so nothing can be measured. */
+        exit(3); /* The request came before the crossing, so nothing can be measured. */
     facts->crossing_ns = now_ns();
     memset(at + used, 1, 4 * MIB);
     facts->crossed_ns = now_ns();

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures the cost that an attach and a detach leave in a process, compared with untouched processes.
+"""Measures the cost that remains in a process after ebb was attached and detached, compared with unchanged processes.
 
     bench/heap/detached.py loop|objects|train --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
                            [--cores N]
 
-Four processes are forked from one, and run blocks of a few hundredths of a second in turn, in random order: one after
-an attach and a detach, one that only imported the modules that an attach imports, and two unchanged ones. The ratio of
-the last two shows the noise. The position of objects in memory changes the time by some per cent, so the measurement is
-repeated with N random memory layouts, of which --cores are measured at a time. Prints the CPU time relative to a
-process without an attach, with 95 % bounds over the layouts.
+Four processes are forked from one. They run blocks of a few hundredths of a second, one process at a time, in random
+order. In the first, ebb was attached and detached; the second only imported the modules that an attach imports; two are
+unchanged, and the ratio of their times shows the noise. The position of objects in memory changes the time by some per
+cent, so the measurement is repeated with N random memory layouts, of which --cores are measured at a time. Prints the
+CPU time relative to an unchanged process, with 95 % bounds over the layouts.
 """
 
 import argparse

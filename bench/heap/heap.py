@@ -3,9 +3,9 @@
 
     bench/heap/heap.py [--json] [--quick] [--only PART[,PART]] [--python PYTHON] [--build DIR]
 
-Parts: churn, slowdown, peers, memory, truth, leak. --python needs torch, numpy, pillow and, for the comparison, memray.
-Parts whose packages are missing are left out, and the table says so. The exit status is 0 even if a requirement is not
-met.
+Parts: churn, slowdown, peers, memory, truth, leak. PYTHON must have torch, numpy, pillow and, for the comparison,
+memray. Parts whose packages are missing are left out, and the table says so. The exit status is 0 even if a
+requirement is not met.
 """
 
 import argparse
@@ -188,7 +188,7 @@ def disk_rows(table, run, sizes):
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
         size = first + per_reading * readings_in(length)
-        # Later, only the final block is written, which repeats all data.
+        # Once the file is full, only the final block is still written, which repeats all data.
         most = FILE_FULL + max(first, per_reading)
         table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
                   note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "

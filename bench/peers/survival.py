@@ -19,7 +19,7 @@ LIMIT_S = 400
 
 
 def measure(options, half):
-    """Measures one half of the table. Returns its rows, or no rows and the reason."""
+    """Measures one half of the table. Returns its rows, or an empty list if they could not be measured."""
     env = {**os.environ, "EBB_BINARY": options.ebb, "EBB_BUILD_DIR": options.build}
     try:
         done = subprocess.run([options.python, os.path.abspath(__file__), half], env=env, text=True,
@@ -31,8 +31,8 @@ def measure(options, half):
 
 
 def begin(options):
-    """Starts one half of the table in the background, measures the half that must run alone, and returns a future of
-    all rows."""
+    """Measures the half of the table that needs the machine to itself, then starts the other half in the background.
+    Returns a future of all rows."""
     alone = measure(options, "alone")
     pool = ThreadPoolExecutor(1)
     # Both halves have the same title, so it is printed once.

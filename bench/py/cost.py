@@ -89,7 +89,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
             try:
                 status = job.wait(seconds * len(arguments.ms) + PATIENCE_S)
             except subprocess.TimeoutExpired:
-                job.terminate()  # `ebb run` ends its whole job when it is terminated.
+                job.terminate()  # A terminated `ebb run` also ends its job.
                 status = job.wait()
         if status or not os.path.exists(report):
             tail = pathlib.Path(log).read_text(errors="replace").splitlines()[-12:]

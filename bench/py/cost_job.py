@@ -33,12 +33,12 @@ ARMS = {
 # In a round with all arms, these two run twice, because several other arms are compared with them.
 TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
-SHORT_BLOCK_S = 0.05  # For short steps. Drift of the machine within a second affects short blocks less.
+SHORT_BLOCK_S = 0.05  # For short steps: the machine's drift affects short blocks less.
 SHORT_STEP_S = 0.009
 SETTLE_S = 0.01  # Untimed seconds after each switch, rounded to whole steps (no untimed step if a step takes longer).
 WARM_UP_STEPS = 60
 WORKERS = 4
-HEADER_SAMPLES = 12  # Offset in struct heap_header, in words of 8 bytes: samples, then ended samples and hook_ns.
+HEADER_SAMPLES = 12  # Index of the samples in struct heap_header, in 8-byte words; ended samples and hook_ns follow.
 
 
 class Profiler:

@@ -137,7 +137,7 @@ class Load:
             thread.start()
 
     def wait_for_more(self, count):
-        """Waits until COUNT more jobs are accepted. If it did not wait, a slow machine might accept no job between two
+        """Waits until COUNT more jobs are accepted. Without this wait, a slow machine might accept no job between two
         kills."""
         wanted, until = len(self.accepted) + count, time.monotonic() + SETTLE_S
         while len(self.accepted) < wanted and time.monotonic() < until:

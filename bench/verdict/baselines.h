@@ -1,5 +1,5 @@
-/* Common leak detectors, for comparison. Each uses all unfiltered samples up to the
- * current time. */
+/* Common leak detectors, for comparison. They use the unfiltered samples up to the current time:
+ * all of them or, if the cost is quadratic, at most 240. */
 #pragma once
 
 #include <stdbool.h>

@@ -19,7 +19,7 @@ static struct shapes_run run; /* about 2 MB, too large for a stack */
 struct outcome {
     int end;        /* 1: a leak; 0: no leak; -1: undecided */
     bool ever;      /* Whether the run was called a leak at any minute. */
-    double first_s; /* Time of the first such minute. */
+    double first_s; /* Time of the first minute at which the run was called a leak. */
     bool has_rate, has_oom;
     double rate, oom_low, oom_high;
     bool alarm_end, alarm_ever; /* ebb's anytime-valid alarm, at the end or at any minute */

@@ -63,8 +63,8 @@ async function inspect(page) {
   }));
 }
 
-// Finds layout errors: the page is wider than the window, or a cell, a plot or a card extends beyond its edge and cannot be
-// scrolled to.
+// Finds layout errors: the page is wider than the window, or an element extends beyond the window's right edge and
+// cannot be scrolled into view.
 async function fit(page) {
   return page.evaluate(() => {
     const edge = document.documentElement.clientWidth + 1;

@@ -19,7 +19,7 @@ function frameOf(text) {
   return Buffer.concat([head, body]);
 }
 
-// Yields the texts of the WebSocket frames in DATA. A client's frames are masked, and here short and unfragmented.
+// Yields the texts of the WebSocket frames in DATA. Clients mask their frames. The page's frames are short and unfragmented.
 function* textsIn(data) {
   for (let at = 0; at + 2 <= data.length;) {
     const kind = data[at] & 15;

@@ -35,12 +35,12 @@ test("shell syntax and unterminated quotes are refused", () => {
   for (const line of ["'a", "\"a", "a\\"]) assert.notEqual(shell.split(line).error, null, line);
 });
 
-test("words that are joined to a command line are split into the same words", () => {
+test("splitting a command line restores the words that were joined", () => {
   const list = ["a", "", "it's", "b c", "$x", "\"", "\\", "new\nline", "ü", "-", "*"];
   assert.deepEqual(shell.split(shell.join(list)), { words: list, error: null });
 });
 
-test("escape codes are removed and a progress bar shows its last text", () => {
+test("escape codes are removed; a progress bar shows its last text", () => {
   assert.equal(plain("\x1b[1;32mok\x1b[0m \x1b]0;title\x07x\x1b(By\x1bcz"), "ok xyz");
   assert.equal(plain("10%\r20%\r30%"), "30%");
   assert.equal(plain("30%\r"), "30%");
@@ -56,7 +56,7 @@ test("an escape code that arrives in two pieces is removed", () => {
   assert.equal(text.open, "c");
 });
 
-test("a log line that is too long is truncated and the next one is complete", () => {
+test("an overlong log line is cut off and the next one is complete", () => {
   const text = new LogText();
   for (let i = 0; i < 2000; i++) text.add("x".repeat(1000));
   assert.ok(text.open.length < 5000);
@@ -64,11 +64,11 @@ test("a log line that is too long is truncated and the next one is complete", ()
   assert.deepEqual(text.add("\nnext\n").slice(1), ["next"]);
 });
 
-test("control and direction characters are shown as escape sequences", () => {
+test("control and bidi characters are shown as escape sequences", () => {
   assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
-test("a week of samples is merged into few points that keep its extremes", () => {
+test("merging a week of samples keeps few points and the extremes", () => {
   const week = 7 * 86400;
   const s = new Series(["low", "high", "last"]);
   for (let t = 0; t < week; t++) s.add(t, [t === 12345 ? -7 : 100, t === 543210 ? 999 : 100, t]);
@@ -92,7 +92,7 @@ test("samples that are not newer than the last one are ignored", () => {
   assert.deepEqual([s.t, s.columns[0]], [[1, 2], [5, null]]);
 });
 
-test("live samples that arrive while the history is loaded are not lost", () => {
+test("live samples that arrive during a history load are kept", () => {
   const data = new JobData();
   data.add({ id: 1, t_s: 8, job_bytes: 80 });
   data.add({ id: 1, t_s: 12, job_bytes: 120 });
@@ -115,7 +115,7 @@ test("the page keeps a bounded number of processes and marks", () => {
   assert.equal(data.marks.at(-1).t_s, 19999);
 });
 
-test("restarts and guard actions are listed as events with their times", () => {
+test("restarts and guard actions are listed as events with times", () => {
   const list = happenings([
     { kind: "guard", t_s: 50, act: "warn", why: "x" },
     { kind: "segment", segment: 0, started: "2026-11-15T18:29:54+0100" },

@@ -216,7 +216,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     }
 }
 
-/* MHD's first callback for a request. URI is as received, not decoded. */
+/* MHD's first callback for a request. URI is the request target before decoding. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_daemon *d = cls;

@@ -10,9 +10,9 @@ void http_answer_text(struct http_request *r, unsigned status, const char *type,
 /* GZ must be static. It is decompressed for clients that do not accept gzip. */
 void http_answer_gzip(struct http_request *r, const char *type, const char *etag, const void *gz,
                       size_t len);
-/* Sends LEN bytes, which READ writes into BUF piece by piece; if READ returns -1, the connection is
- * closed. If it returns -EAGAIN, it is called again after http_stream_go_on. FREE_USER is always
- * called. */
+/* Sends LEN bytes, which READ writes into BUF piece by piece. If READ returns -1, the connection is
+ * closed; if READ returns -EAGAIN, READ is called again after http_stream_go_on. FREE_USER is
+ * always called. */
 typedef ssize_t http_read_fn(void *user, uint64_t pos, char *buf, size_t max);
 void http_stream_go_on(struct http_request *r);
 void http_answer_stream(struct http_request *r, unsigned status, const char *type, uint64_t len,

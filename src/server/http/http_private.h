@@ -93,8 +93,8 @@ struct http_request {
     struct http *http;
     enum http_method method;
     enum http_request_state state;
-    /* Access rights of the client. They are set only once, because bytes taken from an http_share
-     * must be returned with the same rank. */
+    /* Rank (access rights) of the client. It is set only once, because bytes taken from an
+     * http_share must be returned with the same rank. */
     enum http_rank rank;
     bool is_ranked;
     bool has_body;           /* the request has a body, part of which may still be unread */

@@ -35,7 +35,7 @@ struct live_tail {
     uint64_t offset;
     unsigned watchers;
     struct task *task; /* the read in progress; NULL: none */
-    bool is_due;       /* the log has grown since that read began */
+    bool is_due;       /* the log has grown since the read in progress began */
 };
 
 enum viewer_state {
@@ -103,8 +103,7 @@ struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* Sends M to all viewers that subscribed to it, and drops the caller's reference. */
 void live_publish(struct live *l, struct live_message *m);
-/* Frees dead viewers. While code iterates over the viewers, it does nothing, and a later call
- * frees them. */
+/* Frees dead viewers, unless code is iterating over the viewers; a later call frees them then. */
 void live_sweep(struct live *l);
 
 /* Creates a viewer for an upgraded connection. USER is the struct live. */

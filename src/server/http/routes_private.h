@@ -93,10 +93,10 @@ void route_cache_clear(struct routes *routes);
 /* ---- routes_wait.c: requests that wait ---- */
 
 enum route_wait { WAIT_STATE, WAIT_LOG, WAIT_CHECKPOINT };
-/* Parks the request of C until its job changes, or SECONDS have passed since the first call for
- * this request. The route's handler is then called again. If IS_DUE is set, the job has changed
- * already. If there are too many waiters, the answer is 429. The exception is a checkpoint request,
- * which was already sent to the job: its handler is called again at once, with c->is_last set. */
+/* Parks the request of C until the job changes, or SECONDS have passed since the first call for
+ * this request, and then calls the route's handler again. If IS_DUE is set, the job has changed
+ * already. If there are too many waiters, answers with 429; but a checkpoint request was already
+ * sent to the job, so its handler is called again at once, with c->is_last set. */
 void route_wait(struct route_call *c, enum route_wait what, double seconds, bool is_due);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
@@ -110,8 +110,8 @@ struct route_reading {
     void (*answer)(struct route_reading *r); /* answers the request */
     void (*fini)(struct route_reading *r);   /* frees the results; may be NULL */
 };
-/* Reads the run folder of the job of C, and then calls r->answer. Takes ownership of R; if R is
- * NULL, the answer is "out of memory". If the folder is unreachable, the answer is 503. */
+/* Reads the run folder of the job that C requests, and then calls r->answer. Takes ownership of R;
+ * if R is NULL, the answer is "out of memory". If the folder is unreachable, the answer is 503. */
 void route_read(struct route_call *c, struct route_reading *r);
 
 /* ---- request handlers ---- */

@@ -157,7 +157,7 @@ static void ask_child(struct route_reading *base)
                 result == -EAGAIN ? "too many recordings are being read; try again later" : "%s",
                 strerror(-result));
         route_fail(c->r, result, &err);
-    } else if (waiter) { /* without a waiter, on_child_done has already freed A */
+    } else if (waiter) { /* if WAITER is NULL, on_child_done has already freed A */
         a->waiter = waiter;
     }
 }

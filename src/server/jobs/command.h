@@ -1,6 +1,6 @@
-/* Runs a child process without blocking the event loop, and collects its output. The child is a
- * short command such as squeue or `ebb verdict`, or the start of a job. It runs in a session of its
- * own, so that it outlives the server. */
+/* Runs a child process without blocking the event loop, and collects its output. The command is a
+ * short one, such as squeue or `ebb verdict`, or it starts a job. The child process has its own
+ * session, so that it outlives the server. */
 #pragma once
 
 #include <stdbool.h>

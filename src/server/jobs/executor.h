@@ -38,7 +38,7 @@ struct executor_end {
     const json_t *run_json; /* run.json if it records the job's end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
     bool has_folder;        /* false if the job failed before it created its run folder */
-    bool is_disk_full;      /* only set if HAS_FOLDER is false */
+    bool is_disk_full;      /* true only if HAS_FOLDER is false */
 };
 
 /* ---- jobs_follow.c: executors report by these calls in the event loop ---- */

@@ -49,8 +49,8 @@ static bool is_for_us(int fd)
     return is_ours || is_empty;
 }
 
-/* Makes the state folder private if it contains no files of other programs. A folder that
- * contains some, such as /tmp, is refused if other users can write to it. */
+/* Makes the state folder private if it contains no files of other programs. A folder that other
+ * programs use, such as /tmp, is refused if other users can write to it. */
 static int close_to_others(int fd, const char *path, struct err *err)
 {
     struct stat st;

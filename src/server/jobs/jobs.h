@@ -52,7 +52,7 @@ enum jobs_news_kind {
     JOBS_NEWS_JOB,
     JOBS_NEWS_REMOVED, /* no DOC */
     JOBS_NEWS_ANSWER,  /* the supervisor answered a checkpoint request; no DOC */
-    /* all later kinds are messages from a supervisor, with the job's id added */
+    /* the kinds below are messages from a supervisor, with the job's id added */
     JOBS_NEWS_SAMPLE,
     JOBS_NEWS_MARK,
     JOBS_NEWS_VERDICT,

@@ -121,8 +121,8 @@ static void find_supervisor(struct local_run *run, const struct process_id *hold
         local_note_supervisor(run, pids[i]);
 }
 
-/* Sends SIGKILL (if IS_OVER) or SIGCONT to the supervisor, and SIGCONT to the sentinel, which ends
- * the job once the supervisor is dead. */
+/* Sends SIGKILL to the supervisor if IS_OVER is set, else SIGCONT. Always sends SIGCONT to the
+ * sentinel, which ends the job once the supervisor is dead. */
 static void force(struct local_run *run, const struct proc_root *root, bool is_over)
 {
     struct process_id holder;

@@ -89,8 +89,8 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             continue;
         }
         /* Reserves as much of each resource as the job needs, or all of it if less is left. The
-         * first waiting job reserves no slot: it will use the slot of the running job whose end
-         * lets it start. */
+         * first waiting job reserves no slot: it can start only after a running job has ended, and
+         * then uses that job's slot. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }

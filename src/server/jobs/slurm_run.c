@@ -28,8 +28,8 @@ enum {
      * minute. */
     GONE_S = 3,
     GONE_SHARED_S = 60,
-    /* time between two probes of a folder, multiplied by the number of jobs, so that all jobs
-     * together cause 100 probes/s */
+    /* with N jobs, a folder is probed every N times PROBE_MS, so that all jobs together cause 100
+     * probes/s */
     PROBE_MS = 10,
     SILENT_S = 10,       /* a folder that is unreachable for this long is reported */
     FORCE_S = 5,         /* time between the end of a cancel's grace period and scancel */

@@ -147,7 +147,7 @@ static void request_is_refused_if_the_child_process_queue_is_full(void **state)
     assert_int_equal(runs(b), 3);
 }
 
-static void guest_requests_wait_last_and_fill_at_most_half_the_queue(void **state)
+static void guest_requests_run_last_and_fill_at_most_half_of_the_queue(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", "sleep 0.1; echo first", NULL), 0);
@@ -225,7 +225,7 @@ int main(void)
         TEST(answer_of_a_child_is_from_its_stderr_if_stdout_is_empty),
         TEST(requests_with_equal_keys_share_one_child_process),
         TEST(request_is_refused_if_the_child_process_queue_is_full),
-        TEST(guest_requests_wait_last_and_fill_at_most_half_the_queue),
+        TEST(guest_requests_run_last_and_fill_at_most_half_of_the_queue),
         cmocka_unit_test_setup_teardown(child_process_group_is_killed_at_the_time_limit,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),

@@ -463,7 +463,7 @@ static void connection_closed_in_mid_request_is_freed_before_deadline(void **sta
         http_counts(s->http, &counts);
     } while ((counts.connections > 0 || clock_mono_ns() < a_while) && clock_mono_ns() < until);
     assert_int_equal(counts.connections, 0);
-    assert_int_equal(counts.refused, 0); /* It was not the deadline that closed the connection. */
+    assert_int_equal(counts.refused, 0); /* The deadline would have counted a refusal. */
 }
 
 static void chunked_body_over_the_limit_is_read_but_not_stored(void **state)
@@ -534,7 +534,7 @@ static void parked_http_request_can_be_answered_later(void **state)
     close(fd);
 }
 
-static void answer_to_a_parked_http_request_is_sent_at_once(void **state)
+static void answer_to_parked_http_request_does_not_wait_for_the_tick(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -825,7 +825,7 @@ int main(void)
         TEST(chunked_body_over_the_limit_is_read_but_not_stored),
         TEST(endless_request_headers_are_refused),
         TEST(parked_http_request_can_be_answered_later),
-        TEST(answer_to_a_parked_http_request_is_sent_at_once),
+        TEST(answer_to_parked_http_request_does_not_wait_for_the_tick),
         TEST(http_request_can_be_answered_right_after_it_is_parked),
         TEST(handler_is_notified_if_client_of_parked_request_disconnects),
         TEST(stopping_the_http_server_drops_parked_requests),

@@ -117,7 +117,7 @@ static void newer_sample_replaces_queued_sample_and_sets_skip_flag(void **state)
     live_queue_fini(&q);
 }
 
-static void log_output_is_skipped_until_the_first_skip_is_reported(void **state)
+static void log_output_is_queued_again_once_its_skip_is_reported(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -260,7 +260,7 @@ int main(void)
         cmocka_unit_test(live_queues_share_messages_and_keep_message_order),
         cmocka_unit_test(newer_job_state_replaces_queued_state_unless_partly_sent),
         cmocka_unit_test(newer_sample_replaces_queued_sample_and_sets_skip_flag),
-        cmocka_unit_test(log_output_is_skipped_until_the_first_skip_is_reported),
+        cmocka_unit_test(log_output_is_queued_again_once_its_skip_is_reported),
         cmocka_unit_test(live_queue_exceeds_its_limit_only_for_a_single_message),
         cmocka_unit_test(job_whose_state_does_not_fit_live_queue_is_listed_as_late),
         cmocka_unit_test(live_queue_returns_enobufs_if_too_many_jobs_are_late),

@@ -287,7 +287,7 @@ static void memory_peak_is_learned_for_later_jobs_of_the_same_name(void **state)
 
 /* ---- jobs that wait for other jobs ---- */
 
-static void job_that_waits_for_another_job_starts_when_that_succeeds(void **state)
+static void job_that_waits_for_another_starts_after_the_other_succeeds(void **state)
 {
     (void)state;
     kit_start();
@@ -340,7 +340,7 @@ static void rerun_submits_the_request_of_an_earlier_job_again(void **state)
     int64_t again = kit_try_rerun(id);
     const json_t *job = kit_get(again);
     assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
-    /* The job as in the API contains only the names of environment variables. */
+    /* In the API, a job has only the names of its environment variables, not the values. */
     assert_string_equal(json_string_value(json_array_get(json_object_get(job, "env"), 0)), "A");
     json_t *request = NULL;
     assert_int_equal(jobs_request(kit.jobs, again, &request, &err), 0);
@@ -456,7 +456,7 @@ int main(int argc, char **argv)
         TEST(job_that_can_never_start_is_refused_when_submitted),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
         TEST(memory_peak_is_learned_for_later_jobs_of_the_same_name),
-        TEST(job_that_waits_for_another_job_starts_when_that_succeeds),
+        TEST(job_that_waits_for_another_starts_after_the_other_succeeds),
         TEST(jobs_that_wait_for_a_cancelled_job_are_cancelled),
         TEST(rerun_submits_the_request_of_an_earlier_job_again),
         TEST(many_short_jobs_leave_no_descriptors_processes_or_locks),

@@ -129,7 +129,7 @@ static void end_of_running_job_is_read_from_run_json_after_a_restart(void **stat
                 ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
-static void starting_job_with_an_end_in_run_json_is_not_run_again(void **state)
+static void job_in_state_starting_is_not_rerun_if_run_json_has_its_end(void **state)
 {
     (void)state;
     kit_start();
@@ -252,7 +252,7 @@ static void restarted_server_waits_for_a_job_that_is_still_starting(void **state
         ;
 }
 
-static void job_is_running_while_its_unsigned_lock_is_held(void **state)
+static void job_counts_as_running_while_its_unsigned_lock_is_held(void **state)
 {
     char go[96];
     (void)state;
@@ -421,14 +421,14 @@ int main(int argc, char **argv)
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
         TEST(job_runs_once_if_it_was_queued_before_a_server_restart),
         TEST(end_of_running_job_is_read_from_run_json_after_a_restart),
-        TEST(starting_job_with_an_end_in_run_json_is_not_run_again),
+        TEST(job_in_state_starting_is_not_rerun_if_run_json_has_its_end),
         TEST(job_with_neither_lock_nor_recorded_end_is_lost),
         TEST(started_job_without_a_run_folder_is_lost),
         TEST(running_job_can_be_cancelled_by_a_restarted_server),
         TEST(cancel_request_survives_a_server_restart),
         TEST(job_never_runs_if_it_was_cancelled_before_its_start),
         TEST(restarted_server_waits_for_a_job_that_is_still_starting),
-        TEST(job_is_running_while_its_unsigned_lock_is_held),
+        TEST(job_counts_as_running_while_its_unsigned_lock_is_held),
         TEST(job_counts_as_running_if_the_pid_in_its_held_lock_is_reused),
         TEST(jobs_that_wait_for_a_failed_job_are_cancelled_at_restart),
         TEST(restarted_server_removes_only_locks_of_ended_jobs),

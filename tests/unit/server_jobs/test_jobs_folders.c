@@ -138,7 +138,7 @@ static void retention_size_limit_ignores_foreign_folders(void **state)
     int64_t id = run_quick("k");
     shell("mkdir runs/mine runs/1-other && dd if=/dev/zero of=runs/mine/f bs=65536 count=64 "
           "2>/dev/null && cp runs/mine/f runs/1-other/");
-    kit_stop(); /* A server that starts measures all folders. */
+    kit_stop(); /* The server measures all folders when it starts. */
     kit_start();
     shell("dd if=/dev/zero of=runs/1-k/f bs=65536 count=16 2>/dev/null");
     run_quick("k");

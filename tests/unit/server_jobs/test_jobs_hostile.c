@@ -286,7 +286,7 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
 
 /* A job may put any file in the place of a later job's lock file, but only the later job may then
  * fail. */
-static void only_jobs_whose_lock_file_is_unusable_fail(void **state)
+static void unusable_lock_file_fails_only_its_own_job(void **state)
 {
     char path[256];
     (void)state;
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
         TEST(server_with_full_disk_refuses_new_jobs_and_keeps_old_ones),
         TEST(hundreds_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
-        TEST(only_jobs_whose_lock_file_is_unusable_fail),
+        TEST(unusable_lock_file_fails_only_its_own_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void retention_size_limit_removes_the_oldest_jobs(void **state)
         shell("dd if=/dev/zero of='%s' bs=65536 count=20 2>/dev/null",
               kit_run_path(id, "b", "big"));
     }
-    kit_stop(); /* A server that starts measures all folders. */
+    kit_stop(); /* The server measures all folders when it starts. */
     kit_start();
     kit_wait(is_gone, 1);
     wait_for_empty_trash();

@@ -181,7 +181,7 @@ static bool has(char **list, const char *text)
     return false;
 }
 
-static void launch_command_has_all_options_and_the_unchanged_job_command(void **state)
+static void launch_command_has_all_options_and_then_the_job_command(void **state)
 {
     (void)state;
     struct job_spec spec = accepted(
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(working_folder_that_cannot_be_used_is_refused),
         cmocka_unit_test(job_request_with_a_disallowed_option_of_ebb_run_is_refused),
         cmocka_unit_test(oversized_job_request_is_refused),
-        cmocka_unit_test(launch_command_has_all_options_and_the_unchanged_job_command),
+        cmocka_unit_test(launch_command_has_all_options_and_then_the_job_command),
         cmocka_unit_test(job_environment_has_variables_from_server_and_request),
         cmocka_unit_test(run_folder_name_contains_no_slashes_or_spaces),
     };

@@ -236,7 +236,7 @@ static void failed_nested_transaction_rolls_back_the_outermost_one(void **state)
     store_close(s);
 }
 
-static void only_the_first_and_last_of_many_state_changes_are_stored(void **state)
+static void oldest_and_newest_of_many_state_changes_stay_stored(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -311,7 +311,7 @@ int main(void)
         TEST(learned_memory_is_the_largest_of_the_five_newest_peaks),
         TEST(job_store_counters_survive_a_restart),
         TEST(failed_nested_transaction_rolls_back_the_outermost_one),
-        TEST(only_the_first_and_last_of_many_state_changes_are_stored),
+        TEST(oldest_and_newest_of_many_state_changes_stay_stored),
         TEST(store_files_do_not_grow_when_jobs_are_removed),
         TEST(second_server_on_the_same_job_store_is_refused),
         TEST(store_file_has_mode_0600),

@@ -29,7 +29,7 @@ export function theme(): Theme {
   };
 }
 
-// Returns true while the page is printed. Paper is white and has its own width, and all details are unfolded.
+// Returns true while the page is being printed. Paper is white and has its own width, and all details are unfolded.
 export function isOnPaper(): boolean {
   return isPrint.matches || document.documentElement.classList.contains("paper");
 }
