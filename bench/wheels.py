@@ -89,7 +89,7 @@ def stripped_bytes(options, path):
 
 def instructions_to_allocator(library, name):
     """Returns the number of instructions of a hook from its start to its jump to the allocator. The branches before
-    that jump are not taken unless a sample is due."""
+    that jump are taken only when a sample is due."""
     symbols = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
     start = int(re.search(rf"^([0-9a-f]+) T {name}$", symbols, re.M).group(1), 16)
     text = subprocess.check_output(["objdump", "-d", "--no-show-raw-insn", f"--start-address={start}",

@@ -7,7 +7,7 @@ pages. The guard must not stop any of these programs. The last program leaks, an
 
 Each program runs in three ways: alone in a cgroup with the limit, under `ebb run --limit`, and under
 `ebb run` without options inside a cgroup with the limit, as in a container. Prints one line per program.
-The exit status is 1 if the guard stopped a program that survives alone, or if the kernel killed the leak
+The exit status is 1 if the guard stopped a program that survives without ebb, or if the kernel killed the leak
 before the guard stopped it. Requires only Python 3.8; making cgroups usually requires root.
 """
 

@@ -1,4 +1,4 @@
-"""Reads the first rows of each tool's own report, and finds out whether the true function is among them.
+"""Reads the first rows of each tool's own report, and finds out whether the leaking function is among them.
 
 A report is a list of rows (bytes, [(function, file)]); file is None if the tool does not show it. For tools that print
 a stack with each row, the whole stack counts; for tools with several reports, the best one counts."""

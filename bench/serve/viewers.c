@@ -1,5 +1,5 @@
-/* Measures how late samples arrive at many viewers of one job's live stream, some of which never
- * read.
+/* Measures how late the samples of one job's live stream arrive at many viewers. DEAF of the
+ * viewers never read.
  *
  *     viewers PORT TOKEN JOB VIEWERS DEAF SECONDS T0
  *

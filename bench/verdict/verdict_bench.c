@@ -136,7 +136,7 @@ static void run_baseline(enum baseline b, const struct shapes_run *r, struct out
 /* Counters over a set of runs. */
 struct score {
     unsigned benign, false_end, false_ever, benign_open;
-    unsigned leaks, caught, missed_open; /* Leaking runs that are identifiable. */
+    unsigned leaks, caught, missed_open; /* Leaking runs in which the leak can be recognised. */
     /* Leaking runs that are too short for the leak to be distinguished from other growth. */
     unsigned hard, hard_open, hard_caught;
     /* Runs called a leak although their first epoch was still running. */

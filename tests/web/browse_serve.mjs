@@ -3,7 +3,7 @@
 //
 //   node browse_serve.mjs CHROMIUM EBB FOLDER PYTHON PROGRAM [PICTURES]
 //
-// FOLDER: for the server's state. PROGRAM grows until FOLDER/enough exists.
+// FOLDER is for the server's state. PROGRAM grows until FOLDER/enough exists.
 
 import { spawn } from "node:child_process";
 import { createServer } from "node:http";
@@ -135,8 +135,8 @@ async function machine(page) {
   return page.locator(".meter .label").allTextContents();
 }
 
-// Another user's web server on another port of the same host receives the browser's cookie, which must
-// grant no access to this server.
+// A web server of another user, on a different port of the same host, also receives the browser's cookie. The cookie
+// alone must grant no access.
 async function thief(page) {
   let cookie = "";
   const other = createServer((request, answer) => {

@@ -37,7 +37,7 @@ export async function until(isSo, what) {
   }
 }
 
-// Returns true only if the page stays too wide, because plots follow the window size after a frame or two.
+// Returns true if the page stays too wide. Plots follow the window size after a frame or two, so this waits for them.
 export async function isTooWide(page) {
   const isSo = () => page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
   for (let i = 0; i < 100 && (await isSo()); i++) await new Promise((done) => setTimeout(done, 50));

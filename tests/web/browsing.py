@@ -27,7 +27,7 @@ def missing_tool():
 
 
 def is_snap(path):
-    """Returns True if PATH is a snap, which cannot read the tests' files, or Ubuntu's script that starts a snap."""
+    """Returns True if PATH is a snap, or Ubuntu's script that starts one. A snap cannot read the tests' files."""
     with open(path, "rb") as file:
         head = file.read(4096)
     return os.path.basename(os.path.realpath(path)) == "snap" or b"/snap/bin/" in head

@@ -1,8 +1,8 @@
 """Tests the page of `ebb report` in a browser: it renders, zooms, shows the right numbers, and
 sends no requests.
 
-Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, skips
-the tests and names it. EBB_PICTURES=FOLDER keeps pictures of the pages there.
+Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, the tests are skipped for that
+reason. EBB_PICTURES=FOLDER keeps pictures of the pages there.
 """
 
 import json
@@ -199,7 +199,7 @@ def test_comparison_page_draws_two_runs_in_one_plot(compared):
     assert abs(mib(last["before"]) - (100 + STEPS)) <= 3 and abs(mib(last["after"]) - 100) <= 3
 
 
-def test_day_report_shows_every_kind_of_record_up_to_the_end(day):
+def test_report_of_a_day_shows_all_kinds_of_records(day):
     assert day["page"]["plots"] == [
         "Memory over time", "Memory breakdown of process 4001 python3",
         "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Metrics reported by the job"]

@@ -1,8 +1,8 @@
 """Tests a real `ebb serve` in a browser: submits a job, watches its plot, kills the server, and
 cancels the job.
 
-Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, skips
-the tests and names it. EBB_PICTURES=FOLDER keeps pictures of the page there.
+Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, the tests are skipped for that
+reason. EBB_PICTURES=FOLDER keeps pictures of the page there.
 """
 
 import gzip

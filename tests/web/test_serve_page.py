@@ -1,7 +1,7 @@
 """Tests the page of `ebb serve` in a browser, with a fake server that controls the jobs.
 
-Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, skips
-the tests and names it. EBB_PICTURES=FOLDER keeps pictures of the page there.
+Needs node, npm, chromium and a way to fetch playwright-core; if one of them is missing, the tests are skipped for that
+reason. EBB_PICTURES=FOLDER keeps pictures of the page there.
 """
 
 import gzip

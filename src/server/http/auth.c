@@ -77,8 +77,8 @@ static int check_token(char *token, size_t len)
     return 0;
 }
 
-/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. If the file is missing
- * and MAY_MAKE is set, creates it. If MAY_MAKE is not set, returns -ENOENT. Returns -EPERM if other
+/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. If the file is missing,
+ * creates it if MAY_MAKE is set, and otherwise returns -ENOENT. Returns -EPERM if other
  * users may read the file. PATH is for the error message. */
 static int read_token(int dirfd, const char *name, const char *path, bool may_make,
                       char ret[TOKEN_MAX + 1], struct err *err)
@@ -338,9 +338,9 @@ enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t 
     return rank;
 }
 
-/* True if a client must wait before it may try another wrong token: after ten wrong tokens, one
- * more is allowed every six seconds. The right token is never refused. If it were, a stranger could
- * lock the owner out by sending wrong ones. */
+/* True if too many wrong tokens were sent: after ten of them, one more is allowed every six
+ * seconds. The right token is never refused, because a stranger could otherwise lock the owner out
+ * by sending wrong ones. */
 static bool is_locked(struct auth *a, uint64_t now_ns)
 {
     uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;

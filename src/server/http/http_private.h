@@ -107,11 +107,11 @@ struct http_request {
     size_t query_count;
     struct buf body;
     size_t body_seen; /* number of bytes received, including discarded ones */
-    size_t body_held; /* number of bytes taken from the http_share of all bodies */
+    size_t body_held; /* bytes taken from the http_share that limits all bodies */
     struct http_pair headers[HTTP_HEADERS_MAX]; /* headers of the answer, with allocated values */
     size_t header_count;
     struct MHD_Response *response;
-    size_t answer_bytes; /* number of bytes taken from the http_share of all answers */
+    size_t answer_bytes; /* bytes taken from the http_share that limits all answers */
     unsigned status;
     http_parked_fn *gone, *late; /* see http_park */
     void *parked_user;

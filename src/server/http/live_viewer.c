@@ -24,7 +24,7 @@ enum {
     /* maximum number of queued pongs; with more, nothing is read from the viewer until they are
      * sent */
     PONGS_MAX = 32,
-    /* maximum number of frames received between two checks of the viewers, which are 2 s apart */
+    /* maximum number of frames received from a viewer between two checks, which are 2 s apart */
     FRAMES_PER_CHECK = 100,
     FRAGMENTS_MAX = 64, /* maximum number of fragments of one message */
     REFILL_MAX = 32,    /* maximum number of messages from q->late that are built in one round */

@@ -1,5 +1,5 @@
-/* The facts for GET /api/v1/machine, which come from a few small files of /proc and /sys and are
- * read on request. */
+/* The facts for GET /api/v1/machine. They are read on request, from a few small files of /proc and
+ * /sys. */
 #include "server/http/machine.h"
 
 #include <errno.h>

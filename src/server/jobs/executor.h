@@ -41,14 +41,14 @@ struct executor_end {
     bool is_disk_full;      /* true only if HAS_FOLDER is false */
 };
 
-/* ---- jobs_follow.c: executors report by these calls in the event loop ---- */
+/* ---- jobs_follow.c: executors make these calls in the event loop, to report on jobs ---- */
 
 /* The order of the calls is: jobs_run_started, unless the job could not be started; jobs_run_news
  * any number of times; jobs_run_over. The executor frees its run before it calls jobs_run_over or
  * jobs_run_unstarted. */
 void jobs_run_started(struct jobs *j, int64_t id);
-/* Reports a message from the supervisor (docs/reference/api.md), which is not owned by the
- * callee. */
+/* Reports a message from the supervisor (docs/reference/api.md). The caller keeps ownership of
+ * DOC. */
 void jobs_run_news(struct jobs *j, int64_t id, json_t *doc);
 /* Reports that no process of the job is left. */
 void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end);

@@ -120,8 +120,8 @@ static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
                  : 0;
 }
 
-/* Reports that the folder that contains all run folders is not available. Jobs are not started
- * until it is. */
+/* Reports that the folder that contains all run folders is not available. No job is started until
+ * it is available. */
 static void report_runs(struct jobs *j, int r)
 {
     if (r == -ETIMEDOUT)

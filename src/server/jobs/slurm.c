@@ -110,8 +110,8 @@ void slurm_tick_on(struct slurm *s)
 /* ---- open and close ---- */
 
 /* The command is passed as arguments, so that no shell interprets it. The first argument is the
- * working folder: if it does not exist, slurmd starts the script in another folder, and the script
- * must fail. */
+ * working folder. If that folder does not exist, slurmd starts the script in a different one; cd
+ * then makes the script fail. */
 static const char script_name[] = ".slurm-job",
                   script_text[] = "#!/bin/sh\ncd \"$1\" && shift && exec \"$@\"\n";
 

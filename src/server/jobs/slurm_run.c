@@ -45,7 +45,7 @@ struct slurm_probe {
     bool is_last;      /* Slurm does not run the job any more, so this probe decides how it ended */
     bool is_absent;    /* when the probe began, Slurm certainly did not know the job */
     bool is_cancel;    /* the request is a cancel */
-    uint64_t asked_ns; /* time of that cancel */
+    uint64_t asked_ns; /* time of the cancel, if IS_CANCEL is set */
     /* Set by probe_start: */
     struct slurm_run *run;
     struct runs_folder *runs;

@@ -25,5 +25,6 @@ enum {
 const char *job_state_word(enum job_state state);
 int job_state_parse(const char *word, enum job_state *ret); /* Returns 0 or -EINVAL */
 bool job_state_is_final(enum job_state state);
-/* True if TO may follow FROM. A state that is not final may follow itself, with another reason. */
+/* True if TO may follow FROM. A job that is not in a final state may also keep its state and get a
+ * new reason. */
 bool job_state_may_follow(enum job_state from, enum job_state to);

@@ -37,7 +37,7 @@ struct store_job {
 /* Creates or opens PATH, and migrates it according to user_version. Returns 0; -EBUSY if another
  * server uses it; -ENOTSUP for a newer version; -EBADMSG if it is damaged or not a job store;
  * -EREMOTE on a network file system, whose locks are not reliable. No other code in this process
- * may open the file, because closing it drops the lock. */
+ * may open the file, because closing the file there would drop the lock. */
 int store_open(const char *path, struct store **ret, struct err *err);
 void store_close(struct store *store); /* accepts NULL */
 
@@ -86,7 +86,7 @@ int store_list(struct store *store, const struct store_filter *filter, store_job
 /* Gets the changes of one job, oldest first, as in the API: [{t_s, state, reason}]. Only the first
  * 100 and the last 1000 are stored. */
 int store_changes(struct store *store, int64_t id, json_t **ret, struct err *err);
-/* Gets the number of jobs in each state, which is kept in memory. */
+/* Gets the number of jobs in each state. The numbers are kept in memory. */
 void store_count(const struct store *store, uint64_t ret[JOB_STATES]);
 
 /* Learned memory: the largest peak of the last five runs of jobs named NAME. */

@@ -84,7 +84,7 @@ static void server_log_lines_below_the_log_level_are_dropped(void **state)
     close_pipe(fds);
 }
 
-static void number_of_lines_dropped_from_the_server_log_is_logged(void **state)
+static void server_log_reports_the_number_of_dropped_lines(void **state)
 {
     (void)state;
     int fds[2];
@@ -124,7 +124,7 @@ int main(void)
         cmocka_unit_test(server_log_writes_any_message_as_one_json_object),
         cmocka_unit_test(server_log_text_escapes_control_characters),
         cmocka_unit_test(server_log_lines_below_the_log_level_are_dropped),
-        cmocka_unit_test(number_of_lines_dropped_from_the_server_log_is_logged),
+        cmocka_unit_test(server_log_reports_the_number_of_dropped_lines),
         cmocka_unit_test(long_server_log_message_is_truncated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -362,8 +362,8 @@ static void wait_until_it_says(int said)
     assert_int_equal(poll(&p, 1, 100 * 1000), 1);
 }
 
-/* Returns true if no job is queued or running, including jobs that the killed server accepted but
- * did not report. */
+/* Returns true if no job is queued or running. This also covers jobs that the killed server
+ * accepted but did not report. */
 static bool is_idle(int64_t id)
 {
     json_t *room = jobs_room_json(kit.jobs);
