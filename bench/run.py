@@ -3,9 +3,9 @@
 
     bench/run.py [--json] [--long] [--only PART[,PART]] [--build DIR]
 
-Parts: tick, memory, stall, trace, run, output. With --long, the part `memory` records for ten minutes instead of 75 s. Times are
-CPU time unless stated otherwise. Compared variants alternate within one run, so that a busy machine affects both. The
-exit status is 0 even if a requirement is not met, because these are measurements and not tests.
+Parts: tick, memory, stall, trace, run, output. With --long, the part `memory` records for ten minutes instead of 75 s.
+Times are CPU time unless stated otherwise. Compared variants alternate within one run, so that a busy machine affects
+both. The exit status is 0 even if a requirement is not met, because these are measurements and not tests.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Compares heap profilers on the same programs: runs each as a whole process, in turn, and prints its cost relative to
-the plain program."""
+"""Compares heap profilers on the same programs: runs the whole program under each profiler in turn, and prints the cost
+relative to the plain program."""
 
 import glob
 import json

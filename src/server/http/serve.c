@@ -315,7 +315,7 @@ static int import_jobs(struct serve *s, struct err *err)
 }
 
 /* Notifies systemd as sd_notify does: sends a datagram to $NOTIFY_SOCKET, if that is set. A failure
- * is not reported, because systemd has a timeout. */
+ * need not be reported: systemd notices it by its timeout. */
 static void notify_systemd(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");

@@ -10,8 +10,8 @@ struct runs_folder;
 /* PATH must be absolute. PREPARE, which may be NULL, is called with the fd of the folder once it is
  * open, and returns 0 or -errno. */
 int runs_folder_new(const char *path, int (*prepare)(int fd), struct runs_folder **ret);
-/* F may be NULL. F is not freed if a thread is still opening the folder; the process is about to
- * exit. */
+/* F may be NULL. F is not freed if a thread is still opening the folder. That is harmless, because
+ * the process is about to exit. */
 void runs_folder_free(struct runs_folder *f);
 /* Returns the fd of the folder, or -EIO if it is not open. */
 int runs_folder_fd(struct runs_folder *f);

@@ -14,8 +14,8 @@
 
 enum {
     LIST_S = 30, /* time limit of squeue and sacct */
-    /* Time between two calls of squeue: 20 times the duration of the last call, so that a busy
-     * controller is queried less often, but at least 1 s and at most 30 s. */
+    /* Time between two calls of squeue: 20 times the duration of the last call (at least 1 s, at
+     * most 30 s), so that a busy controller is queried less often. */
     PAUSE_MIN_S = 1,
     PAUSE_MAX_S = 30,
     PAUSE_FACTOR = 20,

@@ -42,8 +42,8 @@ struct slurm_line {
 int slurm_parse_line(const char *line, size_t len, struct slurm_line *ret);
 /* Reads the output of sbatch --parsable, "17" or "17;cluster". Returns 0 or -EBADMSG. */
 int slurm_parse_number(const char *text, size_t len, int64_t *ret);
-/* ERROR is an error message of sbatch. True if a later submission may succeed, because the error is
- * that Slurm does not respond or that a limit is reached. */
+/* ERROR is an error message of sbatch. True if a later submission may succeed: Slurm does not
+ * respond now, or a limit is reached. */
 bool slurm_is_temporary(const char *error);
 
 /* ---- slurm.c ---- */

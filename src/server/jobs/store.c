@@ -409,7 +409,7 @@ int store_open(const char *path, struct store **ret, struct err *err)
         return err_set(err, -ENOMEM, "out of memory");
     }
     /* Creates the file with mode 0600 if it does not exist. Does not open an existing one, because
-     * closing it drops SQLite's locks. */
+     * closing the file again would drop SQLite's locks. */
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         close(fd);

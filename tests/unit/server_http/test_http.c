@@ -266,7 +266,7 @@ static void request_handler_receives_body_in_any_transfer_encoding(void **state)
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "\"body\":0");
 }
 
-static void client_that_waits_for_status_100_continue_receives_it(void **state)
+static void client_that_expects_100_continue_receives_it(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -808,7 +808,7 @@ int main(void)
         TEST(request_path_and_query_are_decoded),
         TEST(every_http_answer_has_the_security_headers),
         TEST(request_handler_receives_body_in_any_transfer_encoding),
-        TEST(client_that_waits_for_status_100_continue_receives_it),
+        TEST(client_that_expects_100_continue_receives_it),
         TEST(one_connection_serves_many_pipelined_requests),
         TEST(answer_to_a_head_request_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),

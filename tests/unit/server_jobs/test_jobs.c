@@ -172,7 +172,7 @@ static void running_job_is_cancelled_through_its_supervisor(void **state)
     assert_string_equal(kit_text(id, "reason"), "enough");
 }
 
-static void job_is_cancelled_even_if_the_request_comes_while_it_starts(void **state)
+static void job_can_be_cancelled_while_it_is_starting(void **state)
 {
     char go[96];
     (void)state;
@@ -450,7 +450,7 @@ int main(int argc, char **argv)
         TEST(supervisor_messages_are_stored_and_published),
         TEST(queued_job_is_cancelled_at_once),
         TEST(running_job_is_cancelled_through_its_supervisor),
-        TEST(job_is_cancelled_even_if_the_request_comes_while_it_starts),
+        TEST(job_can_be_cancelled_while_it_is_starting),
         TEST(job_without_control_socket_can_be_cancelled),
         TEST(job_of_higher_priority_gets_the_next_free_slot),
         TEST(job_that_can_never_start_is_refused_when_submitted),

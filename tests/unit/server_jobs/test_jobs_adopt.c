@@ -312,7 +312,7 @@ static void jobs_that_wait_for_a_failed_job_are_cancelled_at_restart(void **stat
     finish(first, "f");
 }
 
-static void restarted_server_removes_only_locks_of_ended_jobs(void **state)
+static void restarted_server_removes_locks_of_ended_jobs_only(void **state)
 {
     char path[128];
     (void)state;
@@ -431,7 +431,7 @@ int main(int argc, char **argv)
         TEST(job_counts_as_running_while_its_unsigned_lock_is_held),
         TEST(job_counts_as_running_if_the_pid_in_its_held_lock_is_reused),
         TEST(jobs_that_wait_for_a_failed_job_are_cancelled_at_restart),
-        TEST(restarted_server_removes_only_locks_of_ended_jobs),
+        TEST(restarted_server_removes_locks_of_ended_jobs_only),
         TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

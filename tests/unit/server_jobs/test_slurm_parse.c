@@ -31,7 +31,7 @@ static void squeue_line_is_parsed_into_job_number_phase_and_reason(void **state)
     assert_string_equal(l.detail, "");
 }
 
-static void slurm_state_cancelled_by_uid_is_parsed_without_the_uid(void **state)
+static void uid_at_the_end_of_a_cancelled_slurm_state_is_ignored(void **state)
 {
     struct slurm_line l;
     (void)state;
@@ -110,7 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(squeue_line_is_parsed_into_job_number_phase_and_reason),
-        cmocka_unit_test(slurm_state_cancelled_by_uid_is_parsed_without_the_uid),
+        cmocka_unit_test(uid_at_the_end_of_a_cancelled_slurm_state_is_ignored),
         cmocka_unit_test(foreign_and_damaged_squeue_lines_are_refused),
         cmocka_unit_test(control_characters_in_slurm_text_are_replaced),
         cmocka_unit_test(sbatch_job_number_without_line_end_is_refused),

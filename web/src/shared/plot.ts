@@ -70,8 +70,8 @@ function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
   });
 }
 
-// Returns the index of the last known value at or before INDEX. Returns INDEX itself if no value is known up to it, or
-// none from it on.
+// Returns the index of the last known value at or before INDEX. If INDEX is before the first known value or after the
+// last one, returns INDEX.
 function readingAt(u: uPlot, series: number, index: number): number {
   const y = u.data[series];
   let before = index;
