@@ -61,7 +61,7 @@ class Target:
         are left out, because data-loader workers pass batches in them."""
         links = []
         for fd in os.listdir(f"/proc/{self.pid}/fd"):
-            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            with contextlib.suppress(FileNotFoundError):  # the descriptor was closed after it was listed
                 links.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
         fds = sorted(link.split(":")[0] for link in links if not re.search("^/dev/shm/|/libffi", link))
         maps = {line.split()[5] for line in open(f"/proc/{self.pid}/maps")

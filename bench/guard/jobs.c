@@ -111,7 +111,7 @@ static uint64_t run_plain(char **argv)
     return n > 0 ? parse_stamp(text, (size_t)n) : 0;
 }
 
-/* Reads frames until the supervisor closes its end. */
+/* Reads frames until the supervisor closes its end of the channel. */
 static void drain(int fd)
 {
     struct channel c;

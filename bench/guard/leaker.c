@@ -245,7 +245,7 @@ static void cross(void)
     if (!limit)
         exit(1);
     char *at = reserve(most);
-    madvise(at, most, MADV_HUGEPAGE); /* Huge pages only speed up the allocation. */
+    madvise(at, most, MADV_HUGEPAGE); /* Huge pages are used only to speed up the allocation. */
     say_hello();
     for (uint64_t now; (now = used_bytes()) + 40 * MIB < line; used += 8 * MIB)
         memset(at + used, 1, 8 * MIB);

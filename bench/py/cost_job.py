@@ -38,7 +38,7 @@ SHORT_STEP_S = 0.009
 SETTLE_S = 0.01  # Untimed seconds after each switch, rounded down to whole steps.
 WARM_UP_STEPS = 60
 WORKERS = 4
-HEADER_SAMPLES = 12  # Index of the samples in struct heap_header, in 8-byte words; ended samples and hook_ns follow.
+HEADER_SAMPLES = 12  # Index of the sample counter in struct heap_header, in 8-byte words; two more counters follow.
 
 
 class Profiler:

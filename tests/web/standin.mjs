@@ -19,7 +19,8 @@ function frameOf(text) {
   return Buffer.concat([head, body]);
 }
 
-// Yields the texts of the WebSocket frames in DATA. Clients mask their frames. The page's frames are short and unfragmented.
+// Yields the texts of the WebSocket frames in DATA. Clients mask their frames. The page's frames are short
+// and unfragmented.
 function* textsIn(data) {
   for (let at = 0; at + 2 <= data.length;) {
     const kind = data[at] & 15;

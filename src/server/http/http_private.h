@@ -80,10 +80,10 @@ struct http_pair {
 /* The states of a request, in the order in which it passes through them. */
 enum http_request_state {
     REQUEST_ADDRESS,  /* only the request target has been read */
-    REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
+    REQUEST_BODY,     /* the head is valid; the handler is called once the body has been read */
     REQUEST_PARKED,   /* the handler will answer later */
     REQUEST_WAITING,  /* the request is parked, and suspended in MHD */
-    REQUEST_DRAINING, /* the request is refused; the answer is sent after the body was read */
+    REQUEST_DRAINING, /* the request is refused; the answer is sent once the body has been read */
     REQUEST_ANSWERED, /* the response exists; it is queued in MHD, or will be queued */
     REQUEST_GONE,     /* the client has disconnected */
 };

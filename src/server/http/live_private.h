@@ -98,12 +98,14 @@ extern struct live_times live_times;
 
 /* Makes a message. Takes ownership of DOC. Returns NULL if out of memory. */
 struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *doc);
-/* Makes a message with the current state of a job, or LIVE_REMOVED if the job no longer exists. */
+/* Makes a message with the current state of a job, or a LIVE_REMOVED message if the job no longer
+ * exists. */
 struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* Sends M to all viewers that subscribed to it, and drops the caller's reference. */
 void live_publish(struct live *l, struct live_message *m);
-/* Frees dead viewers, unless code is iterating over the viewers; a later call frees them then. */
+/* Frees dead viewers, unless code is iterating over the viewers; in that case a later call frees
+ * them. */
 void live_sweep(struct live *l);
 
 /* Creates a viewer for an upgraded connection. USER is the struct live. */

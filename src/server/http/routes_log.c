@@ -156,7 +156,7 @@ struct log_stream {
     uint64_t pos, at;
     char *data; /* the current piece, of which USED bytes of LEN were sent */
     size_t len, used;
-    struct task *task; /* reads the next piece; NULL while no piece is being read */
+    struct task *task; /* task that reads the next piece; NULL while no piece is being read */
     bool has_failed;
 };
 

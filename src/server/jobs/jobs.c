@@ -285,7 +285,8 @@ void jobs_close(struct jobs *j)
     loop_remove(j->tick_timer);
     store_close(j->store);
     workers_free(j->cwd_workers);
-    /* a thread that is blocked in a run folder still uses the fd; the process is about to exit */
+    /* a thread that is blocked in a run folder still uses the fd, so the fd stays open; the process
+     * is about to exit */
     if (workers_free(j->workers))
         runs_folder_free(j->runs);
     if (j->locks_fd >= 0)

@@ -74,7 +74,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
 /* Adopts the jobs that an earlier server started, then starts queued jobs. */
 int jobs_start(struct jobs *jobs, struct err *err);
 void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
-/* Adds a listener (maximum 8). If FN is NULL, removes the listener with that USER. */
+/* Adds a listener; there can be 8 listeners. If FN is NULL, removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
 /* A job submission. Callers embed this struct as the first member of a struct of their own. That

@@ -173,7 +173,7 @@ void jobs_launch_again(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* A check whether a name exists in the folder that contains all run folders. */
+/* A check of whether a name exists in the folder that contains all run folders. */
 struct name_check {
     struct jobs *j;
     int64_t id; /* id of the job */

@@ -30,7 +30,7 @@ void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end);
 bool jobs_sync_all(struct jobs *j);
 void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);
 void jobs_publish_removed(struct jobs *j, int64_t id);
-/* Publishes a message from a supervisor. The caller keeps MESSAGE. */
+/* Publishes a message from a supervisor. The caller keeps ownership of MESSAGE. */
 void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message);
 /* Publishes JOB now or, if it was published a moment ago, within a second. */
 void jobs_publish_verdict(struct jobs *j, struct job *job);

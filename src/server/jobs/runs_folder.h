@@ -16,7 +16,7 @@ void runs_folder_free(struct runs_folder *f);
 /* Returns the fd of the folder, or -EIO if it is not open. */
 int runs_folder_fd(struct runs_folder *f);
 bool runs_folder_is_open(struct runs_folder *f);
-/* true if it is open and on a network file system */
+/* true if the folder is open and on a network file system */
 bool runs_folder_is_remote(struct runs_folder *f);
 /* Creates and opens the folder in a thread, unless it is open already. Returns 0; -ETIMEDOUT if
  * this takes longer than WAIT_NS, in which case the thread continues; or another -errno. */

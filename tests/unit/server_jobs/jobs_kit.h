@@ -47,6 +47,6 @@ const char *kit_text(int64_t id, const char *key);
 int kit_times(int64_t id);
 /* Opens the run folder as jobs_read does. Returns an fd or -errno. */
 int kit_open_folder(int64_t id);
-struct store *kit_store(void); /* Opens the job store. No server may have opened it. */
+struct store *kit_store(void); /* Opens the job store. No server may have the store open. */
 void kit_touch(const char *path);
 const char *kit_run_path(int64_t id, const char *name, const char *file);

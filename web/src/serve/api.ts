@@ -137,7 +137,8 @@ async function messageOf(answer: Response): Promise<string> {
   return `the server answered with status ${answer.status}`;
 }
 
-// Requests PATH under /api/v1. Throws an ApiError for an error, with status 0 if the server does not answer.
+// Requests PATH under /api/v1. Throws an ApiError if the answer is an error. Its status is 0 if the server
+// does not answer.
 export async function ask(path: string, more: RequestInit = {}, patience_s = usualPatience_s): Promise<Response> {
   let answer: Response;
   const giveUp = new AbortController();

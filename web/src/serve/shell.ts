@@ -7,7 +7,8 @@ export interface Split {
 
 const special = /[|&;<>()`$*?]/;
 
-// Quotes and backslashes work as in sh. No shell runs the command, so characters that only a shell interprets are refused unless quoted.
+// Quotes and backslashes work as in sh. No shell runs the command, so characters that only a shell interprets are refused
+// unless quoted.
 export function split(line: string): Split {
   const words: string[] = [];
   let word: string | null = null;

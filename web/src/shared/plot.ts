@@ -127,7 +127,7 @@ export class PlotGroup {
     this.part = null;
   }
 
-  // Adds a plot. It keeps a reference to the data of PLOT, so that update can draw changed data.
+  // Adds a plot. Keeps a reference to the data of PLOT, so that update can draw changed data.
   add(plot: Plot): uPlot | null {
     if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
     const figure = document.createElement("figure");
@@ -168,7 +168,7 @@ export class PlotGroup {
     this.isZooming = false;
   }
 
-  // Draws all plots again with their current data. The zoom stays.
+  // Draws all plots again with their current data. The zoom is kept.
   update(extent: [number, number]): void {
     this.extent = extent;
     const [min, max] = this.part ?? extent;
