@@ -65,7 +65,7 @@ def test_second_browser_tab_needs_no_login_and_is_updated_live(seen):
     assert seen["secondTab"] == "live"
 
 
-def test_cookie_sent_to_another_port_grants_no_access(seen):
+def test_cookie_leaked_to_another_port_grants_no_access(seen):
     assert seen["thief"]["received"] and seen["thief"]["stored"] == 0
     assert seen["thief"]["statuses"] == [401, 401, 401, 401]
 
@@ -94,7 +94,7 @@ def test_page_cancels_a_job_with_a_reason(seen):
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_rerun_that_is_started_on_the_page_ends_and_has_a_report(seen):
+def test_rerun_from_the_page_produces_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 

@@ -20,8 +20,8 @@ void jobs_change(struct jobs *j, struct job *job, enum job_state state, const ch
 bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state);
 /* Sets the state that a supervisor has reported. The change is on disk within about a second. */
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason);
-/* Ends a job that was never started, if the end can be stored. Returns 0, with JOB freed, or
- * -errno. */
+/* Ends a job that was never started. Returns 0 after freeing JOB, or -errno if the end cannot be
+ * stored. */
 int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
                     struct err *err);
 /* Call this when JOB has ended. Frees JOB once the end is stored. */

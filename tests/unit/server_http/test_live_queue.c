@@ -81,7 +81,7 @@ static void live_queues_share_messages_and_keep_message_order(void **state)
     live_queue_fini(&b);
 }
 
-static void newer_job_state_replaces_queued_state_unless_partly_sent(void **state)
+static void queued_job_state_is_replaced_unless_it_is_partly_sent(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -258,7 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
         cmocka_unit_test(live_queues_share_messages_and_keep_message_order),
-        cmocka_unit_test(newer_job_state_replaces_queued_state_unless_partly_sent),
+        cmocka_unit_test(queued_job_state_is_replaced_unless_it_is_partly_sent),
         cmocka_unit_test(newer_sample_replaces_queued_sample_and_sets_skip_flag),
         cmocka_unit_test(log_output_is_queued_again_once_its_skip_is_reported),
         cmocka_unit_test(live_queue_exceeds_its_limit_only_for_a_single_message),

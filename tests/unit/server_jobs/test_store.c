@@ -119,7 +119,7 @@ static void lists_are(struct store *s, struct store_filter filter, const char *w
     assert_string_equal(text, want);
 }
 
-static void job_store_lists_jobs_by_state_and_name_and_in_pages(void **state)
+static void job_store_list_can_be_filtered_sorted_and_limited(void **state)
 {
     (void)state;
     enum { ACTIVE = 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_RUNNING };
@@ -306,7 +306,7 @@ int main(void)
         TEST(stored_job_has_all_its_fields_after_the_store_is_reopened),
         TEST(invalid_state_transition_changes_nothing_in_the_store),
         TEST(requeued_job_has_no_run_folder_and_no_gpus),
-        TEST(job_store_lists_jobs_by_state_and_name_and_in_pages),
+        TEST(job_store_list_can_be_filtered_sorted_and_limited),
         TEST(job_ids_are_never_reused),
         TEST(learned_memory_is_the_largest_of_the_five_newest_peaks),
         TEST(job_store_counters_survive_a_restart),

@@ -45,7 +45,7 @@ export class JobData {
   until_s = 0; // time of the newest data in seconds
   private recent: Sample[] = [];
 
-  // Replaces all data except events, and except live data that is not in the recording yet.
+  // Replaces the data. Keeps events, and live data that is not in the recording yet.
   read(s: Samples): void {
     const { t_s = [], job_low_bytes = [], job_high_bytes = [], unique_bytes = [] } = s.series ?? {};
     this.job.clear();
