@@ -6,10 +6,10 @@
 Parts: tick, churn, start, size, hooks. Each round measures both builds, in alternating order. The ratio is the median
 over the rounds, so that a busy machine affects both builds alike. Times are CPU time.
 
-The part `churn` shows the time of a pair of malloc and free with the library, divided by the time without the library in
-the same process, and also the added time in nanoseconds. The added times of the two builds are not compared: they can
-be close to zero, because the processor executes the hooks while it waits for the allocator. The part `hooks` therefore
-counts the instructions of the hooks.
+The part `churn` shows the time of a pair of malloc and free with the library, divided by the time without the library
+in the same process, and also the added time in nanoseconds. The added times of the two builds are not compared: they
+can be close to zero, because the processor executes the hooks while it waits for the allocator. The part `hooks`
+therefore counts the instructions of the hooks.
 """
 
 import argparse
