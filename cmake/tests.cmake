@@ -1,6 +1,6 @@
 # The tests, all driven by ctest: a cmocka program per tests/unit/FOLDER/test_*.c, and a pytest run
-# per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the program in
-# $EBB_BINARY.
+# per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the path of
+# the program in $EBB_BINARY.
 #
 # Every build tree defines all tests that can run in it. `make test` runs most tests only once. Everything that executes
 # our C code runs in the sanitized tree. The plain tree runs only the tests labelled "plain": the suites of the Python

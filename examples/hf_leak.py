@@ -3,7 +3,7 @@
     ebb run --limit 2G --restart -- python examples/hf_leak.py --steps 2000
 
 Needs torch, transformers and accelerate, and downloads nothing. With --callback the script itself passes ebb's
-callback to the Trainer, for runs without the shim.
+callback to the Trainer, for runs without ebb's Python hooks.
 """
 
 import argparse

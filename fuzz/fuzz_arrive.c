@@ -22,7 +22,7 @@ static struct {
     struct table_socket *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* A heap table, a table that may shrink, a pipe, and a folder. */
+    int kind[KINDS]; /* A heap table, a table file that may shrink, a pipe, a folder. */
     int first;       /* Lowest free descriptor before the first input. */
     unsigned came;
 } s;

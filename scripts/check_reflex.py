@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks a program's section ebb_reflex: its code must not call or refer to anything outside it, because
-only the section is locked in memory.
+"""Checks a program's section ebb_reflex: code in the section must not refer to anything outside the section,
+because only the section is locked in memory.
 
     scripts/check_reflex.py PROGRAM     exits with 0 if correct, 1 if not, 77 if objdump is missing
 """

@@ -2,10 +2,10 @@
 """Builds and runs every test and ends with `N passed, N failed`.
 
 Tests of C code run under sanitizers. Tests labelled "plain" (cmake/tests.cmake) run against the program as it is
-shipped, and fuzz targets run with clang. Many tests mostly wait, so the next build trees are built at the same time, at
+shipped, and fuzz targets run with clang. Many tests mostly wait, so the next build trees are built while tests run, at
 a lower priority.
 
-The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An entry that
+The final line counts cmocka functions and pytest tests, as read from the output of each ctest entry. An entry that
 failed without naming a failed test (a signal, a sanitizer, a timeout, an early exit) counts as one failure.
 An entry that failed is run once more alone; if it passes then, it counts as passed and is listed as unsteady.
 """
@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-RETRIED_MOST = 3  # if more tests fail, the tree is broken, and no test is rerun
+RETRIED_MOST = 3  # if more tests fail, none is rerun, because the code is probably broken
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

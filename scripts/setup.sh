@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing packages to build, test, lint or measure ebb on Debian and Ubuntu. Asks no questions,
+# Installs the packages that are missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks no questions,
 # prints one line for each action, and prints nothing when everything is installed.
 #
 #   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|wheels|
@@ -9,8 +9,8 @@
 #   web          npm, which builds the plots of `ebb report` and the page of `ebb serve`; not required by the build
 #   browser      a browser for the tests of the pages, which are skipped where it cannot be installed
 #   python       a virtual environment, $BUILD/venv, with the packages in tests/py/requirements.txt for the tests of the
-#                Python package. Where it cannot be made, the reason is printed, written to $BUILD/venv.reason for the
-#                skipped tests, and not an error. With TORCH=no, nothing is installed.
+#                Python package. If it cannot be made, this is not an error: the reason is printed and written to
+#                $BUILD/venv.reason, and the tests are skipped. With TORCH=no, nothing is installed.
 #   frameworks   $BUILD/frameworks, made in the same way, with all frameworks of `make test-frameworks`
 #   cluster      $BUILD/cluster, made in the same way, with Ray and the schemas of Kubernetes (0.4 GB)
 #   wheels       packages for `make wheels`, `make test-wheels`, `make test-targets` and `make release`

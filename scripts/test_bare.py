@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds ebb from source in bare systems that have git and make only. Run it before a release, as root.
+"""Builds ebb from source in bare systems that have only git and make. Run it before a release, as root.
 
     scripts/test_bare.py [--build FOLDER] [--system NAME]… [--only demo|test]
 

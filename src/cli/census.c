@@ -392,7 +392,7 @@ static int census_take(const struct run_target *run, const struct census_options
         run->folder[0] ? run->folder : run->marks);
 }
 
-/* Returns false if every process answered with an error. */
+/* Returns true if at least one process answered with a census. */
 static bool has_any(const json_t *processes)
 {
     const json_t *one;

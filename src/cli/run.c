@@ -160,7 +160,7 @@ static int run_finish(const struct run_options *o, struct run_client_end *end,
 
 /* Returns the folder of the Python hooks, or NULL if they are off. Also sets EBB_SHIM and
  * EBB_VERBOSE for the Python processes of the job: the hooks of an outer `ebb run` may already be
- * on their path and must obey the options, too. */
+ * on the Python path, and must obey the options of this run, too. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");

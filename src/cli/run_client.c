@@ -68,7 +68,7 @@ struct client {
 
 /* ---- properties of our own streams ---- */
 
-/* Returns true if both fds are the same terminal. Compares the device of the terminal, because
+/* Returns true if both fds are the same terminal. Their stat results are not compared, because
  * /dev/tty has a device number of its own. */
 static bool is_same_terminal(int a, int b)
 {
@@ -77,8 +77,8 @@ static bool is_same_terminal(int a, int b)
 }
 
 /* Returns true if both fds refer to the same open file description. A file that was opened twice
- * has two offsets, so writes go to two places, unless both append. The kernel may refuse kcmp in a
- * container; then two fds at the same offset are treated as the same. */
+ * has two offsets, so writes go to two places, unless both fds have O_APPEND. The kernel may refuse
+ * kcmp in a container; then two fds at the same offset are treated as the same. */
 static bool is_one_place(int a, int b)
 {
     struct stat of_a, of_b;

@@ -135,10 +135,10 @@ static int meet_supervisor(const struct run_rank *q)
 
 /* ---- the death of the supervisor ----
  *
- * Records that the supervisor of this node was killed, because the other nodes wait for the end of
- * this node. Normally the sentinel records it. If the sentinel was killed as well, the `ebb run` of
- * a rank records it. A child process does the writing, because access to a shared folder may hang,
- * and the rank must still exit. */
+ * The other nodes wait until this node has recorded its end. If the supervisor was killed, the
+ * sentinel records the end. If the sentinel was killed as well, the `ebb run` of a rank does so. A
+ * child process writes the record, because access to a shared folder may hang, and the rank must
+ * still exit. */
 
 enum {
     JSON_MAX = 16 << 20,
@@ -174,8 +174,9 @@ static void record_lost(const char *run_dir, uint32_t local_rank)
     }
 }
 
-/* Starts the child, which first waits, to give the sentinel and ranks with a lower LOCAL_RANK time
- * to write. Returns the child's pid, or 0 if there is no run folder. */
+/* Starts the child that records the end of this node. The child first waits, because the sentinel
+ * or a rank with a lower number may record the end meanwhile. Returns the child's pid, or 0 if
+ * there is no run folder. */
 static pid_t start_lost(uint32_t local_rank)
 {
     const char *run_dir = getenv("EBB_RUN_DIR");
@@ -193,8 +194,8 @@ static pid_t start_lost(uint32_t local_rank)
     _exit(0);
 }
 
-/* Waits for the child before this rank exits, because Slurm kills all remaining processes when the
- * last rank has exited. Does nothing if PID is 0. */
+/* Waits for the child PID before this rank exits, because Slurm kills all remaining processes when
+ * the last rank has exited. Does nothing if PID is 0. */
 static void wait_lost(pid_t pid)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * (long)NS_PER_MS};

@@ -38,7 +38,7 @@ enum {
     /* maximum wait if this rank has failed; short, because the scheduler should learn about the
      * failure soon */
     NODES_FAILED_MS = 2000,
-    /* maximum wait if the other nodes have no folders here, or if this node cannot write */
+    /* maximum wait if the job folder has no folders of other nodes, or if this node cannot write */
     NO_NODE_MS = 1000,
     NODE_MS = 5000,     /* maximum time to read one file; access to a shared folder may hang */
     SUMMARY_MS = 30000, /* maximum time to make the summary */
@@ -74,7 +74,7 @@ static void fill_error_file(const char *why)
 
 enum progress {
     PROGRESS_NODE = 'n',    /* one more file was read */
-    PROGRESS_APART = 'a',   /* no other node has a folder here */
+    PROGRESS_APART = 'a',   /* the job folder has no folder of another node */
     PROGRESS_SUMMARY = 's', /* the child begins the summary, which takes longer */
 };
 

@@ -207,7 +207,7 @@ struct watch {
     uint64_t started_wall_ns;
     struct buf line;
     bool is_empty; /* true once all watched processes have exited */
-    /* The reason why ebb stopped watching although processes still run, for the summary. */
+    /* For the summary: the reason why ebb stopped watching although processes still run. */
     const char *ended_by;
     int write_error; /* errno of a failed write to standard output */
 };

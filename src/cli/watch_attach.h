@@ -29,7 +29,7 @@ struct watch_attach {
  * the error. Does nothing while another ebb attach runs. Returns 0 or -errno. */
 int watch_attach_start(struct watch_attach *a, struct loop *loop, int32_t pid, watch_attach_fn *fn,
                        void *user);
-/* Detaches, waits for the end, and prints the output of ebb attach. */
+/* Makes ebb attach detach, waits until it has exited, and prints its output. */
 void watch_attach_end(struct watch_attach *a);
 /* Interrupts the wait of watch_attach_end, as Ctrl-C does in ebb attach. */
 void watch_attach_interrupt(const struct watch_attach *a);

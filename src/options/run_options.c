@@ -37,8 +37,8 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
     return r;
 }
 
-/* True if a signal cannot request a checkpoint, because the signal cannot be caught or has another
- * meaning for programs or shells. */
+/* Returns true if the signal is unsuitable as a checkpoint request: it cannot be caught, or it
+ * already has a meaning for programs or shells. */
 static bool is_taken_signal(int signo)
 {
     static const int taken[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
@@ -275,8 +275,8 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* Options that have no effect if the option `against` is given. The error message contains `is`,
- * the effect of these options, and `does`, the effect of `against`. */
+/* Options that have no effect if the option `against` is given. The error message contains two
+ * clauses: `is`, the effect of these options, and `does`, the effect of `against`. */
 struct clash {
     const char *against;
     const char *is, *does;

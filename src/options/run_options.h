@@ -1,6 +1,5 @@
-/* The options of `ebb run`. Three users share one table: `ebb run` parses its command line with it;
- * `ebb submit` does so, too, and sends the options to the server; the server passes them to `ebb
- * run`. */
+/* The options of `ebb run`. One table serves three commands: `ebb run` and `ebb submit` parse their
+ * command lines with it; `ebb serve` reads with it the options that `ebb submit` sends. */
 #pragma once
 
 #include <jansson.h>

@@ -225,8 +225,8 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
 
 /* ---- the lead ---- */
 
-/* True if a signal from outside ended the job on this node: launchers end all nodes when one has
- * failed. */
+/* True if SIGTERM or SIGKILL ended the job on this node. The signal may be a consequence of a
+ * failure elsewhere, because launchers end all nodes when one has failed. */
 static bool is_ended_from_outside(const struct outcome_end *end)
 {
     return end->cause_kind && strcmp(end->cause_kind, "signal") == 0 && end->has_signal_number &&

@@ -126,7 +126,7 @@ struct doc_event {
 struct doc_plot {
     const char *title;
     uint64_t span_ns;
-    uint64_t most; /* the axis extends at least to this value; 0 for the maximum of the curve */
+    uint64_t most; /* the axis extends at least to this value; 0: only to the curve's maximum */
     const struct series_point *points;
     size_t count;
     const struct doc_event *events;

@@ -159,8 +159,8 @@ static bool is_source_name(const char *file)
     return false;
 }
 
-/* Reads the source line at P without its indentation. Returns false if the file does not exist, or
- * if it was changed after the job started, because the line may then be a different one. */
+/* Reads the source line at P without its indentation. Returns false if the file does not exist.
+ * Also returns false if the file was changed after the job started: its lines may have moved. */
 static bool source_line(const struct profile_frame *p, const struct outcome *o, struct buf *ret)
 {
     struct buf text = {0};
@@ -217,8 +217,8 @@ static bool has_own_rate(const struct summary *s, const struct profile_row *row)
     return !all || !all->known || own->value < 0.8 * all->value;
 }
 
-/* Returns "so far" or, if ebb was attached to a running job, text such as "since 12:00", because
- * earlier allocations are unknown. */
+/* Returns "so far". If ebb was attached to a running job, earlier allocations are unknown; then
+ * returns text such as "since 12:00". */
 static const char *since_when(const struct outcome *o, char ret[16])
 {
     const char *at =

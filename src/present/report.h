@@ -41,7 +41,7 @@ struct report {
     char *heap_trouble;
     bool has_gpu; /* true if there is GPU memory by call site */
     struct profile_view gpu;
-    /* Profile of the process in which the first GPU request failed. */
+    /* Profile of the process in which a GPU request failed first. */
     struct profile_view gpu_failed;
     uint64_t gpu_failures; /* number of failed GPU requests in all processes */
     /* Why the lines that allocated GPU memory are unknown; NULL if no GPU was used. */

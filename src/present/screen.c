@@ -78,8 +78,8 @@ void screen_free(struct screen *s)
     free(s);
 }
 
-/* Rebuilds the table. The cursor stays on the same process. A cursor on the first line stays on
- * that line instead, to show the largest process. */
+/* Rebuilds the table. If HAS_SLOT, the cursor follows the process SLOT to its new line; otherwise
+ * the cursor stays on the same line. */
 static void rebuild(struct screen *s, bool has_slot, uint32_t slot)
 {
     table_build(&s->table, s->frame->rows, s->frame->count);

@@ -401,7 +401,7 @@ static bool spark_values(const struct series *s, uint64_t ret[SPARK_COLUMNS])
     if (!series_last(s, &last) || s->readings < SPARK_COLUMNS)
         return false;
     for (uint64_t i = 0; i < SPARK_COLUMNS;
-         i++) { /* an empty part repeats the value of the previous part */
+         i++) { /* a part without samples gets the maximum of the previous part */
         series_max(s, last.t_ns / SPARK_COLUMNS * i, last.t_ns / SPARK_COLUMNS * (i + 1), &most);
         ret[i] = most.v;
     }

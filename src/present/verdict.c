@@ -292,8 +292,8 @@ static void verdict_put_fact(struct doc *d, const char *label, const struct judg
     verdict_put_reasons(d, one, reasons);
 }
 
-/* Adds, for example, "measured in segment 2; segment 0 was leaking, +4.0 MiB/step", because each
- * segment of a restarted job has its own baseline and rates. */
+/* Adds, for example, "measured in segment 2; segment 0 was leaking, +4.0 MiB/step". Each segment of
+ * a restarted job has its own baseline and rates. */
 static void verdict_put_segment(struct doc *d, const struct verdicts *v)
 {
     struct buf text = {0};

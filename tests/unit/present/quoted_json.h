@@ -1,4 +1,4 @@
-/* JSON in the source of a test, written with ' instead of ", which is easier to read in C. */
+/* JSON in C code, written with ' instead of ", so that no quote in a string has to be escaped. */
 #pragma once
 
 #include <jansson.h>

@@ -37,7 +37,7 @@ static void size_cell_shows_dash_if_unknown_and_tilde_if_stale(void **state)
     assert_string_equal(cell_bytes(out, &v), "0");
 }
 
-static void unknown_rate_is_a_dash_and_nonzero_rate_has_a_sign(void **state)
+static void rate_has_a_sign_unless_zero_and_is_a_dash_if_unknown(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -57,7 +57,7 @@ static void nan_and_huge_rates_are_printable(void **state)
     assert_true(strlen(cell_rate(out, true, -(double)INFINITY)) <= 7);
 }
 
-static void short_role_name_is_its_first_word(void **state)
+static void short_role_name_is_first_word_of_the_role(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -126,9 +126,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_size_text_fits_in_five_columns),
         cmocka_unit_test(size_cell_shows_dash_if_unknown_and_tilde_if_stale),
-        cmocka_unit_test(unknown_rate_is_a_dash_and_nonzero_rate_has_a_sign),
+        cmocka_unit_test(rate_has_a_sign_unless_zero_and_is_a_dash_if_unknown),
         cmocka_unit_test(nan_and_huge_rates_are_printable),
-        cmocka_unit_test(short_role_name_is_its_first_word),
+        cmocka_unit_test(short_role_name_is_first_word_of_the_role),
         cmocka_unit_test(narrow_table_hides_least_important_columns_first),
         cmocka_unit_test(sparkline_is_scaled_from_minimum_to_maximum),
         cmocka_unit_test(sparkline_shows_the_newest_value_at_the_right),

@@ -35,7 +35,7 @@ static void check(struct report before, struct report after, enum report_answer 
     assert_non_null(strstr(c.sentence, word));
 }
 
-static void comparison_calls_a_removed_leak_fixed(void **state)
+static void comparison_result_for_a_removed_leak_is_fixed(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
@@ -44,14 +44,14 @@ static void comparison_calls_a_removed_leak_fixed(void **state)
           ANSWER_FIXED, "worked");
 }
 
-static void comparison_calls_a_slower_leak_partly_fixed(void **state)
+static void comparison_result_for_a_slower_leak_is_partly_fixed(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 400, 600, step),
           ANSWER_LESS, "50 %");
 }
 
-static void comparison_calls_overlapping_rate_intervals_the_same(void **state)
+static void comparison_result_for_overlapping_intervals_is_same(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
@@ -62,7 +62,7 @@ static void comparison_calls_overlapping_rate_intervals_the_same(void **state)
           ANSWER_SAME, "No measurable difference");
 }
 
-static void comparison_calls_a_faster_leak_worse(void **state)
+static void comparison_result_for_a_faster_leak_is_worse(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 1900, 2100, step),
@@ -71,7 +71,7 @@ static void comparison_calls_a_faster_leak_worse(void **state)
           ANSWER_WORSE, "worse");
 }
 
-static void comparison_calls_two_flat_runs_the_same(void **state)
+static void comparison_result_for_two_flat_runs_is_same(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, 20, 30, step), run(VERDICT_STABLE, 0, -5, 5, step), ANSWER_SAME,
@@ -146,11 +146,11 @@ static void rate_per_step_is_not_compared_with_rate_per_minute(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comparison_calls_a_removed_leak_fixed),
-        cmocka_unit_test(comparison_calls_a_slower_leak_partly_fixed),
-        cmocka_unit_test(comparison_calls_overlapping_rate_intervals_the_same),
-        cmocka_unit_test(comparison_calls_a_faster_leak_worse),
-        cmocka_unit_test(comparison_calls_two_flat_runs_the_same),
+        cmocka_unit_test(comparison_result_for_a_removed_leak_is_fixed),
+        cmocka_unit_test(comparison_result_for_a_slower_leak_is_partly_fixed),
+        cmocka_unit_test(comparison_result_for_overlapping_intervals_is_same),
+        cmocka_unit_test(comparison_result_for_a_faster_leak_is_worse),
+        cmocka_unit_test(comparison_result_for_two_flat_runs_is_same),
         cmocka_unit_test(undecided_second_run_is_not_called_fixed),
         cmocka_unit_test(faster_growth_in_the_first_epoch_is_not_called_worse),
         cmocka_unit_test(small_difference_in_rates_is_not_called_a_change),

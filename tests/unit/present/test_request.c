@@ -62,7 +62,7 @@ static void suggested_memory_is_omitted_if_no_size_is_known(void **state)
     assert_request(&(struct request){.is_leak = true, .steps = 7}, "");
 }
 
-static void suggestion_is_for_kubernetes_only_in_a_pod_without_slurm(void **state)
+static void memory_request_is_for_kubernetes_only_in_pod_without_slurm(void **state)
 {
     (void)state;
     unsetenv("SLURM_JOB_ID");
@@ -81,7 +81,7 @@ int main(void)
         cmocka_unit_test(suggested_memory_is_a_resource_limit_for_kubernetes),
         cmocka_unit_test(suggested_memory_of_a_leaking_job_grows_with_its_steps),
         cmocka_unit_test(suggested_memory_is_omitted_if_no_size_is_known),
-        cmocka_unit_test(suggestion_is_for_kubernetes_only_in_a_pod_without_slurm),
+        cmocka_unit_test(memory_request_is_for_kubernetes_only_in_pod_without_slurm),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

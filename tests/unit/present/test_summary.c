@@ -189,7 +189,7 @@ static void summary_omits_cause_of_host_growth_if_gpu_memory_ran_out(void **stat
     buf_fini(&text);
 }
 
-static void summary_names_container_only_if_the_cause_is_live_memory(void **state)
+static void summary_omits_container_if_allocator_retains_the_memory(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -455,7 +455,7 @@ static void full_summary_text_fits_narrow_terminals(void **state)
     "'checkpoint_step':200000,'peak_bytes':1717986918,'verdict':'plateaued',"                      \
     "'end':{'kind':'exited','status':124,'by':'a planned restart'}}"
 
-static void narrow_segments_table_hides_columns(void **state)
+static void segments_table_hides_columns_on_narrow_terminal(void **state)
 {
     static const char two[] =
         "{'end':{'kind':'exited','status':0},'segments':[" WIDE_SEGMENT(0) "," WIDE_SEGMENT(1) "]}";
@@ -520,7 +520,7 @@ int main(void)
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
         cmocka_unit_test(summary_omits_cause_of_host_growth_if_gpu_memory_ran_out),
-        cmocka_unit_test(summary_names_container_only_if_the_cause_is_live_memory),
+        cmocka_unit_test(summary_omits_container_if_allocator_retains_the_memory),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_newest),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
@@ -531,7 +531,7 @@ int main(void)
         cmocka_unit_test(summary_accepts_run_json_values_of_wrong_type),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
         cmocka_unit_test(full_summary_text_fits_narrow_terminals),
-        cmocka_unit_test(narrow_segments_table_hides_columns),
+        cmocka_unit_test(segments_table_hides_columns_on_narrow_terminal),
         cmocka_unit_test(summary_shows_the_first_and_newest_of_many_segments),
         cmocka_unit_test(summary_text_is_equal_with_and_without_colours),
     };

@@ -129,7 +129,7 @@ static void verdict_headline_names_the_growing_process(void **state)
     buf_fini(&out);
 }
 
-static void filling_headline_has_two_forecasts_and_the_decision_step(void **state)
+static void headline_of_filling_job_has_forecasts_and_decision_step(void **state)
 {
     (void)state;
     headline_is(
@@ -143,7 +143,7 @@ static void filling_headline_has_two_forecasts_and_the_decision_step(void **stat
         "confident)");
 }
 
-static void undecided_headline_has_the_reason(void **state)
+static void headline_of_undecided_verdict_has_the_reason(void **state)
 {
     (void)state;
     headline_is("{'verdict':'undecided','confidence':0.5,'evidence':['there are no readings']}",
@@ -282,7 +282,7 @@ static void exited_process_is_labelled_gone_only_while_the_job_runs(void **state
     buf_fini(&over);
 }
 
-static void brief_verdict_has_the_word_the_rate_and_the_process(void **state)
+static void brief_verdict_has_verdict_word_rate_and_process(void **state)
 {
     struct buf out = {0};
     json_t *doc = quoted_json(tree);
@@ -304,14 +304,14 @@ int main(void)
         cmocka_unit_test(each_verdict_word_has_a_headline),
         cmocka_unit_test(leak_headline_has_one_rate_and_the_time_to_the_limit),
         cmocka_unit_test(verdict_headline_names_the_growing_process),
-        cmocka_unit_test(filling_headline_has_two_forecasts_and_the_decision_step),
-        cmocka_unit_test(undecided_headline_has_the_reason),
+        cmocka_unit_test(headline_of_filling_job_has_forecasts_and_decision_step),
+        cmocka_unit_test(headline_of_undecided_verdict_has_the_reason),
         cmocka_unit_test(headline_names_a_leaking_gpu_and_not_a_stable_host),
         cmocka_unit_test(verdict_text_lists_overhead_and_exited_processes),
         cmocka_unit_test(verdict_sentences_wrap_at_spaces_on_narrow_terminal),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
         cmocka_unit_test(exited_process_is_labelled_gone_only_while_the_job_runs),
-        cmocka_unit_test(brief_verdict_has_the_word_the_rate_and_the_process),
+        cmocka_unit_test(brief_verdict_has_verdict_word_rate_and_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
