@@ -59,7 +59,7 @@ command_line "ebb run --interval 250ms --run-dir $shown/demo/leak -- $shown/exam
 "$ebb" run --interval 250ms --run-dir "$run" -- "$build/examples/leak"
 
 title "2. What the two processes did"
-# Prints the maximum per second of the trainer's and of its worker's memory, from the exported CSV.
+# Prints, for each second, the maximum memory of the trainer and of its worker, from the exported CSV.
 command_line "ebb export $shown/demo/leak --csv | awk …"
 "$ebb" export "$run" --csv | awk -F, '
     NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }

@@ -95,8 +95,8 @@ def width_of(character):
 
 
 def cells_of(line, style):
-    """Returns [(column, width, character, shown style)] for one line. STYLE carries over from the previous line and is
-    updated."""
+    """Returns [(column, width, character, style as shown)] for one line. STYLE is the style at the end of the previous
+    line, and is updated."""
     cells, column = [], 0
     for part in re.split(r"(\x1b\[[0-9;:?]*[A-Za-z]|\x1b[^\[])", line):
         if part.startswith("\x1b"):

@@ -273,8 +273,8 @@ static void doctor_check_python(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "Python", NULL, NULL, "none on PATH");
 }
 
-/* Finds torch/version.py for PYTHON: next to its bin folder (a virtual environment or an
- * installation), in the system's folders, or in the user's. */
+/* Finds torch/version.py for PYTHON: beside its bin folder (for PYTHON as given and for
+ * the target of its links), in /usr/local, or in ~/.local. */
 static bool find_torch(const char *python, char ret[PATH_MAX])
 {
     char target[PATH_MAX];

@@ -19,7 +19,7 @@
 #include "present/verdict.h"
 #include "supervise/job_termination.h"
 
-/* Returns true if memory is not flat. The recording must then be read to explain why. */
+/* Returns true if memory is not flat. Its growth must then be explained from the recording. */
 static bool is_to_explain(const struct verdicts *v)
 {
     const struct judged *worst = verdict_worst(v);

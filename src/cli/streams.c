@@ -81,7 +81,7 @@ static int write_and_free(int fd, struct buf *out)
     return r;
 }
 
-/* Returns the exit status after a write to standard output with the result R. */
+/* Returns the exit status for R, the result of a write to standard output. */
 static int written(int r)
 {
     if (r == -EPIPE)

@@ -108,8 +108,8 @@ static int parse_restart_every(const char *what, const char *text, void *at, str
     return 0;
 }
 
-/* Checks that the text can be split into words. The words are split and stored later, when all
- * options are known. */
+/* Checks that the text can be split into words. The words are stored later, when all options are
+ * known. */
 static int run_parse_words(const char *what, const char *text, void *at, struct err *err)
 {
     char **words = NULL;

@@ -25,7 +25,8 @@ const char *known_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *known_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
 /* Writes the role or, if IS_SHORT, its first word, such as "compile" for "compile worker". */
 char *cell_role(char out[CELL_MAX], const char *role, bool is_short);
-/* Returns the part of PATH below FOLDER, or PATH if it is not inside. FOLDER may be NULL. */
+/* Returns the part of PATH below FOLDER, or the whole PATH if it is outside FOLDER or FOLDER is
+ * NULL. */
 const char *path_below(const char *path, const char *folder);
 /* Returns the width in columns of UTF-8 text that is already escaped. */
 size_t cell_columns(const char *s);

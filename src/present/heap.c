@@ -163,8 +163,9 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack of ROW; or its callers and, if the row is a Python line, the C function that
- * allocates. An HTML report shows the stack, the other formats of a report show the callers. */
+/* Adds the stack of ROW, or its callers and, if the row is a Python line, the C function that
+ * allocates. In a report, HTML shows the stack and the other formats show the callers. Outside a
+ * report, the callers are shown if there is no stack. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};

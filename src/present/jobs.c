@@ -112,8 +112,8 @@ static void job_put_progress(struct doc *d, const struct job_progress *p)
         doc_textf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
 }
 
-/* Adds the reason for the job's state, or its forecast. The time until out of memory is not shown
- * while it is unclear whether growth is start-up, a cache or a leak. */
+/* Adds the reason for the job's state, or its forecast. The time until out of memory is shown only
+ * if the verdict is a leak: other growth may be start-up or a cache. */
 static void job_put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
     const struct job_interval *eta = &j->facts.verdict.oom_eta_s;

@@ -401,7 +401,7 @@ static void add_process_table(struct doc *d, struct run_entity *const *list, siz
         add_process(d, list[i]);
 }
 
-/* Shows the largest processes; the others can be unfolded, and are unfolded in print. */
+/* Shows the largest processes. The others are in a fold, which is open when a page is printed. */
 static void add_processes(struct doc *d, const struct report *r)
 {
     const struct run *run = r->recorded.run;

@@ -73,7 +73,7 @@ static enum report_answer decide(const struct side *a, const struct side *b)
 {
     if (!has_rate(a) || !has_rate(b) || !a->is_known || !b->is_known || is_too_short(a, b))
         return ANSWER_UNKNOWN;
-    /* If neither run leaks, neither of them is better. */
+    /* two runs without a leak are equally good */
     if ((!a->is_leak && !b->is_leak) || !is_apart(a, b) || !is_change(a, b))
         return ANSWER_SAME;
     if (b->rate.value > a->rate.value)

@@ -394,7 +394,7 @@ void summary_full(struct doc *d, const struct summary *s)
 
 /* ---- the short summary at the end of `ebb run` ---- */
 
-/* Stores the maximum in each of SPARK_COLUMNS equal parts of the run. */
+/* Divides the run into SPARK_COLUMNS equal parts, and stores the maximum of S in each part. */
 static bool spark_values(const struct series *s, uint64_t ret[SPARK_COLUMNS])
 {
     struct series_point last = {0}, most = {0};

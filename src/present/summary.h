@@ -68,8 +68,8 @@ void summary_gpu(struct doc *d, const struct summary *s);
 void summary_guard(struct doc *d, const struct outcome *o);
 /* Adds the guard's actions in one line, or nothing if the guard did nothing. */
 void summary_guard_brief(struct doc *d, const struct outcome *o);
-/* Adds files left in /dev/shm, and memory that was not freed. If IS_BRIEF, only memory of GPUs
- * counts here: other processes also change the machine's totals of host and shared memory. */
+/* Adds files left in /dev/shm, and memory that was not freed. If IS_BRIEF, only memory
+ * of GPUs is added: other processes also change the machine's totals of host and shared memory. */
 void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
 /* Adds the largest of the processes that run.json lists. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);
@@ -80,8 +80,8 @@ void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);
 /* ---- the suggested memory request, in the syntax of the job's scheduler ---- */
 
 enum request_words { REQUEST_SLURM, REQUEST_KUBERNETES };
-/* Returns the syntax of Kubernetes if this process runs in a pod, otherwise that of Slurm, which
- * users of other schedulers understand too. */
+/* Returns the syntax of Kubernetes if this process runs in a pod and outside Slurm, otherwise the
+ * syntax of Slurm, which users of other schedulers understand too. */
 enum request_words request_words_here(void);
 
 /* Sizes are per node, with a margin. A size of 0 is unknown. */

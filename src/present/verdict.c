@@ -339,7 +339,7 @@ static void verdict_put_costs(struct doc *d, const struct verdicts *v)
 /* ---- the table of processes ---- */
 
 /* Adds, for example, "606 python (data worker) gone". After the end of a job all processes are
- * gone, so the word is omitted. */
+ * gone, so the word "gone" is omitted. */
 static void verdict_put_who(struct doc *d, const struct judged *p, bool shows_gone)
 {
     const char *name = p->name ? p->name : "";

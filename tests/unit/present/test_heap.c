@@ -154,7 +154,7 @@ static void library_line_is_shown_with_the_user_function_that_calls_it(void **st
     free(printed);
 }
 
-static void merged_heap_row_shows_its_function_and_largest_lines(void **state)
+static void merged_heap_row_shows_user_function_and_largest_lines(void **state)
 {
     (void)state;
     static const char doc[] = LIST(FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
@@ -429,7 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
         cmocka_unit_test(library_line_is_shown_with_the_user_function_that_calls_it),
-        cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
+        cmocka_unit_test(merged_heap_row_shows_user_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
         cmocka_unit_test(heap_columns_stay_aligned_if_growth_title_is_long),
