@@ -1,7 +1,7 @@
-/* Fuzzes the server: arbitrary bytes on a connection, through libmicrohttpd to every path of the
- * API, the sessions and the live stream. The first byte selects the socket: that of the server's
- * own user, or one that requires a token. Jobs are accepted but never started; job 1 has ended and
- * has a log in two pieces. */
+/* Fuzzes the server with arbitrary bytes on a connection. Through libmicrohttpd they reach every
+ * path of the API, the sessions and the live stream. The first byte selects the socket: that of the
+ * server's own user, or one that requires a token. Jobs are accepted but never started; job 1 has
+ * ended and has a log in two pieces. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

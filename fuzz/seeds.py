@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds that are easier to write than to record: those of targets whose inputs begin with a byte that
-selects a case, those of targets whose inputs consist of frames, and a few others. Further seeds in the corpora were
-recorded or are written by seed_*.c.
+"""Writes the seeds that are easier to write than to record, mainly of targets whose inputs consist of frames or begin
+with a byte that selects a case. Further seeds in the corpora were recorded or are written by seed_*.c.
 """
 
 import json

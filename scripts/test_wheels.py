@@ -236,7 +236,7 @@ def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv
 
 
 def check_further_python(chroot: Chroot, python: str) -> str:
-    """Runs a leak in a Python newer than those ebb supports: ebb must report a verdict, and one sentence that explains
+    """Runs a leaking program in a Python newer than those ebb supports: ebb must report a verdict, and one sentence that explains
     why there is no line."""
     chroot.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", python)
     exact = chroot.worked(python, "--version").strip()

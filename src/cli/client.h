@@ -48,8 +48,9 @@ struct client_answer {
 };
 
 /* Sends a request. Returns 0 if the status of the answer is 2xx, and -ECANCELED if FN cancelled the
- * request. Other results have an error: -ENOENT if there is no server, -EREMOTEIO if the server
- * refused the request (ret->status is set), or another -errno such as -ETIMEDOUT or -EBADMSG. */
+ * request. All other results come with an error message: -ENOENT if there is no server, -EREMOTEIO
+ * if the server refused the request (ret->status is set), or another -errno such as -ETIMEDOUT or
+ * -EBADMSG. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
 /* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,

@@ -76,9 +76,10 @@ static bool is_same_terminal(int a, int b)
     return ioctl(a, TIOCGDEV, &of_a) == 0 && ioctl(b, TIOCGDEV, &of_b) == 0 && of_a == of_b;
 }
 
-/* Returns true if both fds refer to the same open file description. A file that was opened twice
- * has two offsets, so writes go to two places, unless both fds have O_APPEND. The kernel may refuse
- * kcmp in a container; then two fds at the same offset are treated as the same. */
+/* Returns true if writes to both fds go to one place, such as a terminal or a pipe. A regular file
+ * that was opened twice has two offsets; writes then go to two places, unless both fds have
+ * O_APPEND. If the kernel refuses kcmp, as it may in a container, equal offsets are treated as one
+ * place. */
 static bool is_one_place(int a, int b)
 {
     struct stat of_a, of_b;

@@ -17,8 +17,8 @@ struct run_end_output {
     int termination_fd; /* see supervise/job_termination.h */
 };
 
-/* DOC is the content of run.json at the end of the job. Prints an error if the job could not be
- * started; else the summary on standard error or, if AS_JSON, DOC itself with the growing call
+/* DOC is the content of run.json at the end of the job. If the job could not be started, prints an
+ * error. Otherwise prints the summary on standard error or, if AS_JSON, DOC with the growing call
  * sites and the diagnosis added. Writes and closes the files. */
 void run_end_print(json_t *doc, const struct run_end_output *to);
 /* True if the verdict in DOC is one that `--fail-on WHAT` treats as a failure. */

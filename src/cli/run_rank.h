@@ -1,6 +1,6 @@
-/* `ebb run` as one of several ranks on a node. It stays the parent of its own command, so that
- * output, signals and exit status are the same as without ebb. All ranks of a node connect to one
- * supervisor, which the first rank starts. */
+/* `ebb run` as one of several ranks on a node. Each `ebb run` stays the parent of its own command,
+ * so that output, signals and exit status are the same as without ebb. All ranks of a node connect
+ * to one supervisor, which the first rank starts. */
 #pragma once
 
 #include <jansson.h>

@@ -96,8 +96,8 @@ static bool has_end(int node_fd)
     return has_ended;
 }
 
-/* True if the node has written its last heartbeat. On a full disk a heartbeat can still be written,
- * because it is rewritten in place; run.json cannot. */
+/* True if the node has written its last heartbeat. Unlike run.json, a heartbeat can be written on a
+ * full disk, because its file is overwritten in place. */
 static bool has_last_beat(int node_fd)
 {
     struct buf text = {0};

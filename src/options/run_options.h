@@ -1,5 +1,5 @@
 /* The options of `ebb run`. One table serves three commands: `ebb run` and `ebb submit` parse their
- * command lines with it; `ebb serve` reads with it the options that `ebb submit` sends. */
+ * command lines with it; `ebb serve` uses it to read the options that `ebb submit` sends. */
 #pragma once
 
 #include <jansson.h>

@@ -106,8 +106,8 @@ __attribute__((format(printf, 3, 4))) void doc_cellf(struct doc *d, enum doc_ton
 void doc_below(struct doc *d, enum doc_tone tone, const char *raw);
 
 /* Begins a fold, which consists of a summary (the text that follows) and of the blocks up to
- * doc_fold_end. Back ends that cannot fold show all of it, except for a FOLD_GROUP, of which they
- * show only the summary. */
+ * doc_fold_end. Back ends that cannot fold show the whole fold, but only the summary of a
+ * FOLD_GROUP. */
 enum doc_fold {
     FOLD_OPEN,
     FOLD_CLOSED,

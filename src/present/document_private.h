@@ -46,9 +46,9 @@ static inline bool doc_is_span(const struct doc *d, size_t i)
 }
 /* Returns the text of node I, which ends in NUL. */
 const char *doc_string(const struct doc *d, size_t i);
-/* Returns a view of D without the nodes that BACK_END omits. UNFOLDS is true if the reader can
- * unfold content. Otherwise each fold becomes a paragraph, and of each FOLD_GROUP only the summary
- * remains. The result shares D's text; the caller frees the nodes of the result. */
+/* Returns a view of D without the nodes that BACK_END omits. If UNFOLDS is false, the reader cannot
+ * unfold content: each fold becomes a paragraph, and only the summary of each FOLD_GROUP remains.
+ * The result shares D's text; the caller frees the nodes of the result. */
 struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds);
 /* Appends the text of the spans from I on, escaped for a terminal. Returns the index after them. */
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out);

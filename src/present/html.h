@@ -10,6 +10,6 @@ struct buf;
  * characters and invalid UTF-8 are made visible (text_escape), then & < > " ' become entities. */
 void html_text(struct buf *out, const char *s, size_t len);
 void html_text0(struct buf *out, const char *s); /* NULL adds nothing */
-/* Appends a document for a <script type="application/json">. It is ASCII without < > &, so that
- * no string in it can end the element. Returns 0 or -ENOMEM. */
+/* Appends a JSON document for a <script type="application/json">. The text is ASCII without < > &,
+ * so that no string in it can end the element. Returns 0 or -ENOMEM. */
 int html_json(struct buf *out, const json_t *doc);

@@ -1,5 +1,5 @@
-/* Writes the recording of a simulated day: a training job of eight processes and four GPUs with
- * every record type, with the same writers as `ebb run`.
+/* Writes the recording of a simulated day with the same writers as `ebb run`. The job has eight
+ * processes and four GPUs; the recording has every record type.
  *
  *   day FOLDER [TICKS]      FOLDER must not exist; TICKS is in seconds (default: 86,400) */
 #include "day.h"
