@@ -30,8 +30,8 @@ ROOT = wheels.ROOT
 # exist.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
-# These lintian checks do not apply: the program is statically linked on purpose, so that one package works on all releases of Debian and
-# Ubuntu; the package is not intended for Debian's archive.
+# These lintian checks do not apply. The program is statically linked on purpose, so that one package works on all
+# releases of Debian and Ubuntu. The package is not intended for Debian's archive.
 OVERRIDES = "ebbtide: embedded-library *\nebbtide: initial-upload-closes-no-bugs *\n"
 
 

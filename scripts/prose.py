@@ -1,4 +1,4 @@
-"""Extracts all text written for people from the sources: comments, strings, paragraphs of documents and test names."""
+"""Extracts from the sources all text written for people: comments, strings, paragraphs of documents and test names."""
 import ast
 import io
 import pathlib

@@ -188,7 +188,7 @@ explain_and_stop() {
     die "apt-get could not install: $*"
 }
 
-# `apt-get update` may fail because of an unrelated package archive; that is ignored if the installation succeeds.
+# `apt-get update` may fail because of an unrelated package archive. This is ignored if the installation succeeds.
 update_lists() {
     say "updating the package lists"
     if apt update; then return; fi
@@ -305,7 +305,7 @@ install_wanted() {
     fi
 }
 
-# Installs Slurm without starting its daemons: policy-rc.d forbids Debian's packages to start services.
+# Installs Slurm without starting its daemons: policy-rc.d keeps Debian's packages from starting services.
 install_slurm() {
     local policy=/usr/sbin/policy-rc.d unit
     [ -n "$(missing_of "$slurm_needs")" ] || return 0

@@ -36,7 +36,7 @@ def call(command, **options):
 
 
 def archives():
-    """Returns the system's package sources, changed to source packages."""
+    """Returns apt's deb-src lines for the package archives that the system uses."""
     listed = call(["apt-get", "indextargets", "--format",
                    "$(ORIGIN) $(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"])
     found = {tuple(line.split()[1:]) for line in listed.splitlines()

@@ -40,7 +40,7 @@ static int open_process(const struct proc_root *root, int32_t pid, struct attach
     return 0;
 }
 
-/* Opens the Python processes below PID. Other processes are skipped. */
+/* Opens the Python processes that descend from PID. Other processes are skipped. */
 static void open_below(const struct proc_root *root, int32_t pid, struct attach_processes *p)
 {
     struct proc_tree *tree = NULL;

@@ -44,8 +44,8 @@ struct attach_processes {
     uint64_t pause_ns; /* longest time for which ebb stopped a process */
 };
 
-/* Opens PID and, if ALL, every other Python process below it. Returns 0, or -errno with an error
- * about PID. */
+/* Opens PID and, if ALL, every Python process that descends from it. Returns 0, or -errno with an
+ * error about PID. */
 int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
                           struct attach_processes *ret, struct err *err);
 void attach_processes_fini(struct attach_processes *p);
@@ -61,6 +61,6 @@ void attach_processes_mark(struct attach_processes *p, const struct mark *mark);
 size_t attach_processes_check(struct attach_processes *p, uint64_t now_ns);
 /* Withdraws all scripts that have not run. */
 void attach_processes_withdraw(struct attach_processes *p);
-/* sets the phase of each process that has not answered to FAILED */
+/* sets the phase to ATTACH_FAILED for each process that has not answered */
 void attach_processes_give_up(struct attach_processes *p);
 size_t attach_processes_in(const struct attach_processes *p, enum attach_phase phase);

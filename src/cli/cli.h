@@ -82,8 +82,8 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens /dev/null in place of standard streams that are closed, so that files opened later do not
  * get the file descriptors 0 to 2. */
 void cli_open_streams(void);
-/* Returns true if the standard stream FD was closed when the program started. By now it is
- * /dev/null. */
+/* Returns true if the standard stream FD was closed when the program started. FD is now /dev/null.
+ */
 bool cli_was_closed(int fd);
 bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLOR is not set */
 /* Width of the output in columns: that of the terminal, but at least 40 and at most 100; 80 if FD

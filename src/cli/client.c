@@ -19,10 +19,10 @@
 #include "base/number.h"
 
 enum {
-    HEAD_MAX = 16 << 10, /* maximum size of the headers of an answer in bytes */
-    /* Maximum size in bytes of a JSON document, the only kind of body that is held in memory. */
+    HEAD_MAX = 16 << 10, /* maximum size of an answer's headers, in bytes */
+    /* Maximum size of a JSON document, in bytes. No other kind of body is held in memory. */
     DOC_MAX = 16 << 20,
-    ERROR_MAX = 64 << 10, /* maximum size of an error's body in bytes */
+    ERROR_MAX = 64 << 10, /* maximum size of an error's body, in bytes */
     PATIENCE_S = 30,      /* longest wait for a busy server, in seconds */
 };
 

@@ -93,7 +93,7 @@ static int jobs_gather(const struct jobs_options *o, const char *state, size_t m
     return 0;
 }
 
-/* Prints D in the width of the terminal, or in PIPE_WIDTH columns if standard output is not a
+/* Prints D at the terminal's width, or PIPE_WIDTH columns wide if standard output is not a
  * terminal. */
 static int print_doc(struct doc *d, size_t pipe_width)
 {

@@ -27,7 +27,7 @@ enum {
     INPUT_BACKLOG = 16 << 10,
     WRITE_OTHER = 4096, /* PIPE_BUF: a write of this size does not block after POLLOUT */
     WRITE_TTY = 512,
-    PIPE_BYTES = 64 << 10, /* initial size of a pipe in bytes */
+    PIPE_BYTES = 64 << 10, /* initial size of a pipe, in bytes */
     PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges, in bytes */
     /* how often a background client checks whether it is in the foreground again */
     BACKGROUND_MS = 1000,
@@ -114,7 +114,7 @@ void run_client_terminal(bool none, struct supervisor_tty *ret)
         return;
     }
     ioctl(fd, TIOCGWINSZ, &ret->size);
-    if (!ret->in) /* the user's terminal keeps its settings, so it translates line ends itself */
+    if (!ret->in) /* the user's terminal keeps its settings, so the terminal translates line ends */
         ret->termios.c_oflag &= (tcflag_t)~OPOST;
 }
 
@@ -307,7 +307,7 @@ static void send_signal(struct client *c, int signo)
     channel_queue(&c->channel, CHANNEL_SIGNAL, &number, 1);
 }
 
-/* Stops this process, because Ctrl-Z has stopped the job. Once the shell continues this process,
+/* After Ctrl-Z has stopped the job, stops this process too. Once the shell continues this process,
  * continues the job. */
 static void stop_with_job(struct client *c)
 {
@@ -534,7 +534,7 @@ void run_client(const struct supervisor_client *s, const struct supervisor_tty *
     while (!c.ended)
         client_turn(&c);
     while (
-        /* the message that the job has ended has arrived; earlier output is still being written */
+        /* the end of the job was reported; earlier output is still being written */
         is_waiting(&c))
         client_turn(&c);
     terminal_raw(&c, false);

@@ -1,4 +1,4 @@
-/* Finds the run that a folder or a pid refers to, and requests a new reading of its heap. */
+/* Finds the run that a folder or a pid refers to, and makes its supervisor read the heap again. */
 #pragma once
 
 #include <limits.h>

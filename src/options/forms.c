@@ -1,4 +1,4 @@
-/* Converts the options that the user gave into command-line arguments and into JSON. */
+/* Converts options, as given by the user, to command-line arguments and to JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

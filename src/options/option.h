@@ -84,7 +84,7 @@ const struct option_given *options_find(const struct options_given *given, const
  * with WHAT. Returns 0 or -errno. */
 int options_give(struct options_given *given, const struct option_desc *o, const char *what,
                  const char *text, void *values, struct err *err);
-/* Sets the options of TABLE that have a default to their defaults. */
+/* Sets each option of TABLE that has a default to that default. */
 int options_fall_back(const struct option_desc *table, void *values, struct err *err);
 /* Finds the row called NAME. If there is none, returns NULL and an error that suggests a similar
  * name. */
@@ -103,7 +103,8 @@ size_t options_put_argv(struct buf *out, const struct options_given *given);
  * start with "options". Returns 0, -EINVAL or -ENOMEM. */
 int options_read_json(const struct option_desc *table, const char *command, const json_t *object,
                       struct options_given *given, void *values, struct err *err);
-/* Adds an option to OBJECT. Returns 0, or -EINVAL and an error if its text is not UTF-8. */
+/* Adds an option to OBJECT. Returns 0, or -EINVAL and an error if the option's text is not UTF-8.
+ */
 int options_put_json(json_t *object, const struct option_given *given, struct err *err);
 
 /* Settings for reading a config file, which consists of `name = value` lines. */

@@ -1,5 +1,5 @@
-/* Renders a run on several nodes: the answer first, then the ranks, worst first, their median, and
- * the nodes. */
+/* Renders a run on several nodes: the answer, the ranks (worst first), their median, and the nodes.
+ */
 #pragma once
 
 #include <stddef.h>

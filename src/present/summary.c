@@ -489,7 +489,7 @@ static void brief_put_next(struct doc *d, const struct summary *s)
         summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
         /* after a path, the line has room for one command only; the report also contains the output
-         * of the others */
+         * of the other commands */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"

@@ -135,7 +135,7 @@ static void add_flat(struct buf *out, const struct verdict_result *r)
         buf_printf(out, ", peak %s", text_about_size(size, r->peak_bytes));
 }
 
-/* Appends the detection limit of a verdict of no leak, such as "< 10 KiB/step, ": slower growth
+/* For a verdict of no leak, appends the detection limit, such as "< 10 KiB/step, ": slower growth
  * cannot be excluded. */
 static void add_detectable(struct buf *out, const struct verdict_result *r)
 {

@@ -21,7 +21,7 @@
 #define RATE(v, l, h) "{'value':" #v ",'low':" #l ",'high':" #h "}"
 #define FLOOR "'floor_bytes':{'first':1073741824,'last':2147483648},'peak_bytes':3221225472"
 
-/* Writes what `ebb verdict` prints for DOC to OUT, and frees DOC. */
+/* Writes to OUT the text that `ebb verdict` prints for DOC. Frees DOC. */
 static void text_of(struct buf *out, json_t *doc, size_t width)
 {
     struct verdicts v = {0};
