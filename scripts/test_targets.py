@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds the unit tests for other targets with zig, the compiler of the wheels, and runs them. The tests for aarch64 run
-under qemu's user emulation. The tests for musl are linked statically, so this machine can run them directly.
+"""Builds the unit tests for other targets with zig, the compiler of the wheels, and runs them. The tests for aarch64
+run under qemu's user emulation. The tests for musl are linked statically, so this machine can run them directly.
 
     scripts/test_targets.py [--build FOLDER] [--target aarch64|musl]… [--only REGEX]
 

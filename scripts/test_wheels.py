@@ -236,8 +236,8 @@ def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv
 
 
 def check_further_python(chroot: Chroot, python: str) -> str:
-    """Runs a leaking program in a Python newer than those ebb supports: ebb must report a verdict, and one sentence that
-    explains why there is no line."""
+    """Runs a leaking program in a Python newer than those ebb supports: ebb must report a verdict, and one sentence
+    that explains why there is no line."""
     chroot.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", python)
     exact = chroot.worked(python, "--version").strip()
     if int(python.rpartition(".")[2]) <= NEWEST_MINOR:

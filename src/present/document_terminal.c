@@ -450,8 +450,8 @@ static size_t terminal_table(struct terminal *t, size_t i)
 
 enum { PLOT_AXIS = 11, PLOT_ROWS = 10, PLOT_LEAST = 20 };
 
-/* Returns the range of a plot. It starts at a round value below the minimum and covers at least
- * a tenth of the maximum, so that noise does not look like growth. */
+/* Returns the range of a plot. It covers at least a tenth of the maximum, so that noise does not
+ * look like growth. It starts at 0 if the minimum is below a quarter of the maximum. */
 static struct braille_range plot_range(const struct doc_plot *p)
 {
     struct braille_range r = {
