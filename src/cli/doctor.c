@@ -38,7 +38,7 @@ static bool lists_memory(const char *controllers)
 
 /* The result of creating a job's cgroup. */
 struct trial {
-    int error; /* -errno, or 0 if at least one cgroup was created */
+    int error; /* -errno, or 0 if the cgroup was created and removed */
     bool is_limited, has_kill;
     struct err why; /* why the cgroup could not be created or its memory limit could not be set */
 };

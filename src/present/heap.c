@@ -46,8 +46,8 @@ static void add_path(struct buf *out, const char *path)
     }
 }
 
-/* Returns the file name. Names that many packages have, such as "__init__.py", are preceded by
- * their folder. */
+/* Returns the file name. If the name begins with "__", such as "__init__.py", the folder precedes
+ * it, because many packages have files with such names. */
 static const char *path_base(const char *path)
 {
     const char *base = strrchr(path, '/');

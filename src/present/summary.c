@@ -154,7 +154,7 @@ static void summary_put_roles(struct doc *d, const struct outcome_measured *m)
 
 /* Adds the command without the folders of absolute paths, or the name if there is no command. A
  * forked worker has its parent's command line. If the worker has a name of its own, that name comes
- * first. The kernel truncates names to 15 bytes. */
+ * first. Only the beginning is compared, because the kernel truncates names to 15 bytes. */
 static void summary_put_command(struct doc *d, const struct outcome_process *p)
 {
     const char *name = p->name ? p->name : "", *base = "";

@@ -218,8 +218,8 @@ void verdict_put_headline(struct doc *d, const struct judged *one, const struct 
     buf_fini(&text);
 }
 
-/* Ranks verdicts: leaks first, then possible leaks, then all others. Among equals, verdicts with a
- * rate come first. */
+/* Returns a larger number for a worse verdict. If two verdicts have the same word, the verdict with
+ * a growth rate is worse. */
 static unsigned badness(const struct judged *one)
 {
     static const unsigned of_word[VERDICT_WORDS] = {
