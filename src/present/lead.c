@@ -371,7 +371,7 @@ static void put_failure(struct doc *d, const struct summary *s)
 /* ---- fragmentation ---- */
 
 /* If the first hypothesis is fragmentation, returns its evidence, else NULL. The lead names
- * fragmentation only if there is a leak. */
+ * fragmentation unless the verdict excludes a leak. */
 static const char *fragments_evidence(const struct summary *s)
 {
     const struct hypothesis *h =

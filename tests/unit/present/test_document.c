@@ -196,7 +196,7 @@ static struct doc folds(void)
     return d;
 }
 
-static void collapsed_group_shows_only_its_summary_on_a_terminal(void **state)
+static void collapsed_group_shows_only_its_summary_outside_html(void **state)
 {
     struct doc d = folds();
     (void)state;
@@ -320,7 +320,7 @@ int main(void)
         cmocka_unit_test(narrow_table_hides_columns_and_shortens_paths),
         cmocka_unit_test(html_and_markdown_tables_show_every_column),
         cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
-        cmocka_unit_test(collapsed_group_shows_only_its_summary_on_a_terminal),
+        cmocka_unit_test(collapsed_group_shows_only_its_summary_outside_html),
         cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
         cmocka_unit_test(hostile_text_is_escaped_in_every_document_format),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),
