@@ -1,6 +1,6 @@
-"""The training job for which ebb was written: a vision-language model is fine-tuned with the Hugging Face Trainer on
-663 images for three epochs, in batches of 2, with gradients accumulated over 4 batches, and with an evaluation and a
-checkpoint every 100 steps; memory climbs at every step of the first epoch.
+"""The training job for which ebb was written. The Hugging Face Trainer fine-tunes a vision-language model on 663 images
+for three epochs, in batches of 2, and accumulates gradients over 4 batches. Every 100 steps there are an evaluation and
+a checkpoint. Memory climbs at every step of the first epoch.
 
     ebb run -n seed -- python examples/seed_case.py
     ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when needed

@@ -206,8 +206,9 @@ static void wait_lost(pid_t pid)
 
 /* ---- signals ---- */
 
-/* Selects the signals that this process handles. Others, such as SIGTSTP, need no handling, because
- * the terminal sends them to parent and child alike. */
+/* Selects the signals that this process handles. Signals of job control, such as SIGTSTP, are left
+ * out, because the terminal sends them to parent and child alike. Signals of a crash in this
+ * process are left out, too. */
 static void forwarded_signals(sigset_t *ret)
 {
     static const int left_alone[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGSEGV,

@@ -59,7 +59,8 @@ static void draw_title(struct screen *s, int y)
     }
 }
 
-/* Returns the minutes until RATE uses up the headroom, or -1 if the headroom does not shrink. */
+/* Returns the minutes until RATE uses up the headroom, or -1 if the headroom does not shrink or is
+ * unknown. */
 static double minutes_left(const struct frame *f, bool known, double rate)
 {
     const double noise = 1 << 20; /* growth slower than 1 MiB/min is not shown */

@@ -275,8 +275,8 @@ static double leaked_bytes(const struct summary *s)
     return s->outcome->measured.marks.has_last_step || !(sites > 0) ? growth : fmin(growth, sites);
 }
 
-/* The suggestion for the whole peak includes a margin. Parts of the peak get the same relative
- * margin. */
+/* The suggestion for the whole peak, ASK_BYTES, includes a margin. Suggestions for parts of the
+ * peak get the same relative margin. */
 struct request summary_request(const struct summary *s)
 {
     const struct outcome_measured *m = &s->outcome->measured;

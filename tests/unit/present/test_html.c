@@ -25,7 +25,7 @@ static void html_output_escapes_markup(void **state)
     buf_fini(&out);
 }
 
-static void html_output_shows_control_characters_and_invalid_utf8(void **state)
+static void html_output_escapes_control_characters_and_invalid_utf8(void **state)
 {
     static const char raw[] = "a\x1b[31m\xff\0b\xe2\x80\xae";
     struct buf out = {0};
@@ -121,7 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(html_output_escapes_markup),
-        cmocka_unit_test(html_output_shows_control_characters_and_invalid_utf8),
+        cmocka_unit_test(html_output_escapes_control_characters_and_invalid_utf8),
         cmocka_unit_test(json_embedded_in_a_page_cannot_end_its_script_element),
         cmocka_unit_test(report_style_and_script_are_embedded_in_ebb),
         cmocka_unit_test(asset_lookup_finds_only_files_of_the_server_page),
