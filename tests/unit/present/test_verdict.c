@@ -208,7 +208,7 @@ static void verdict_text_lists_overhead_and_exited_processes(void **state)
     buf_fini(&out);
 }
 
-static void verdict_sentences_wrap_at_spaces_on_narrow_terminal(void **state)
+static void verdict_sentences_fit_a_narrow_terminal(void **state)
 {
     struct buf out = {0};
     json_t *doc =
@@ -308,7 +308,7 @@ int main(void)
         cmocka_unit_test(headline_of_undecided_verdict_has_the_reason),
         cmocka_unit_test(headline_names_a_leaking_gpu_and_not_a_stable_host),
         cmocka_unit_test(verdict_text_lists_overhead_and_exited_processes),
-        cmocka_unit_test(verdict_sentences_wrap_at_spaces_on_narrow_terminal),
+        cmocka_unit_test(verdict_sentences_fit_a_narrow_terminal),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
         cmocka_unit_test(exited_process_is_labelled_gone_only_while_the_job_runs),
         cmocka_unit_test(brief_verdict_has_verdict_word_rate_and_process),
