@@ -413,7 +413,7 @@ void engine_segment(struct engine *e, unsigned number)
     e->peaks.earlier_bytes = engine_peak(e);
     e->peaks.earlier_request_bytes = engine_request(e);
     peak_restart(&e->peaks.peak);
-    /* drop the GPU memory of processes that have exited */
+    /* drop the GPU readings of processes that have exited */
     for (size_t i = 0; i < GPU_MAX; i++)
         e->now.gpu[i].known &= 1u << GPU_TOTAL | 1u << GPU_USED;
 }

@@ -69,7 +69,8 @@ void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* Call this before the job is restarted: readings taken before the restart are then excluded from
  * the verdict. */
 void engine_segment(struct engine *e, unsigned number);
-/* Reports the end of the job to the judge; engine_stop writes it to the recording. */
+/* Reports the end of the job to the judge. The end is written to the recording later, by
+ * engine_stop. */
 void engine_job_ended(struct engine *e, const json_t *end);
 /* Reads the heap profiles in the run folder PATH and passes them to the judge. */
 void engine_read_held(struct engine *e, const char *path);

@@ -49,7 +49,7 @@ struct engine_now {
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    /* how many scans of unique memory were complete when an early tick was last requested */
+    /* number of complete scans of unique memory when an early tick was last requested */
     uint64_t hurried_scans;
 };
 

@@ -299,7 +299,8 @@ static bool each_folder(int parent, folder_fn *fn, void *user)
     return go_on;
 }
 
-/* Removes the group NAME and the empty groups in it, down to a depth of *USER. */
+/* Removes the empty groups in the group NAME, and NAME if it is then empty. Visits at most *USER
+ * levels, including NAME. */
 static bool remove_tree(int parent, const char *name, void *user)
 {
     int left = *(const int *)user - 1;

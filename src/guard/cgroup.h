@@ -83,8 +83,8 @@ int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, ui
 enum { GUARD_CGROUP_BUSY_MS = 2000 };
 /* Writes the name "ebb-PID-TICKS". The caller's pid and start time make it unique. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);
-/* Extracts the process that created a folder from the folder's name. Returns 0, or -EINVAL for
- * other names. */
+/* Parses the name of a folder, which contains the pid and start time of the process that created
+ * the folder. Returns 0, or -EINVAL if guard_cgroup_name did not generate the name. */
 int guard_cgroup_name_parse(const char *name, struct process_id *ret);
 /* Returns false only if the process that created the folder DIR is known to be dead. */
 bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir);

@@ -34,8 +34,8 @@ struct kills {
 };
 
 /* The counter of the job's own cgroup includes every OOM kill of the job's processes, whichever
- * limit caused the kill. If this counter is known and unchanged, the OOM kills that the other
- * counters show happened in other jobs. */
+ * limit caused the kill. If this counter is known and unchanged, any OOM kills in the other
+ * counters were in other jobs. */
 static struct kills kills_of(const struct death_facts *f)
 {
     struct kills k = {0};

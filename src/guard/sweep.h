@@ -32,7 +32,7 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
 struct guard_kill {
     struct found *seen; /* processes that the last scan found, ordered by pid */
     size_t count;
-    unsigned stops; /* number of scans since the last SIGKILL, all of which found new processes */
+    unsigned stops; /* number of scans since the last SIGKILL; each of them found new processes */
     uint64_t changed_ns; /* time at which the set of processes last changed */
     uint64_t wait_ns;    /* how long to wait before the next call */
 };

@@ -95,8 +95,9 @@ void limit_stats_parse(const struct limit_files *files, const char *s, size_t le
  * not a number). */
 int limit_number_read(int fd, uint64_t *ret);
 /* Reads the usage of a cgroup, both with and without reclaimable memory. The limit is compared with
- * the usage without reclaimable memory. Missing files are treated as 0. Returns 0, or -errno for
- * the usage file (-EBADMSG if it does not contain a number). */
+ * the usage without reclaimable memory. Values other than the usage are treated as 0 if their files
+ * are missing. Returns 0, or -errno if the usage cannot be read (-EBADMSG if its file does not
+ * contain a number). */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
 /* limit_rlimit_file returns the file of /proc/PID that contains the memory size restricted by the

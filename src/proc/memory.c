@@ -154,8 +154,8 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
-    /* A fork that writes to a shared page gets its own copy of that page. Its RSS does not change,
-     * but each copy is a page fault, so the number of page faults is an upper bound for the copied
-     * pages. */
+    /* A forked process that writes to a shared page gets its own copy of that page. The process's
+     * RSS does not change, but each copy is a page fault, so the number of page faults is an upper
+     * bound for the copied pages. */
     return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

@@ -45,9 +45,9 @@ enum { GAP_PAGES_MAX = 64 };
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
-/* The maximum number of regions that one PAGEMAP_SCAN call returns: for huge pages, and for
- * unshared memory. In a search for present pages, the kernel returns at most 512 regions per
- * call. */
+/* The maximum number of regions that one PAGEMAP_SCAN call returns: HUGE_REGIONS in a search for
+ * huge pages, OWN_REGIONS in a count of unshared memory. In a search for present pages, the kernel
+ * returns at most 512 regions per call. */
 enum { HUGE_REGIONS = 64, OWN_REGIONS = 512 };
 /* Unshared mappings smaller than this are read together with adjacent mappings. */
 #define OWN_BYTES_MIN (2 * MIB)

@@ -99,14 +99,14 @@ const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 /* Lower and upper bound of the tree's memory, with pages that its processes share counted once. Let
  * u be the unique memory of a process (0 if unknown), and s = rss - u the memory that it shares
  * with other processes. Then low = sum(u) + max(s), because the largest shared part exists at least
- * once, and high = min(sum(rss), machine). machine = AnonPages + Mapped from meminfo, which
- * includes every mapped page of the machine once.
+ * once, and high = min(sum(rss), machine). machine = AnonPages + Mapped from meminfo, which counts
+ * every mapped page of the machine once.
  *
- * u and rss are read at different times, so u is capped at rss, and high is at least low. A
- * process's u that was counted before another process was born, or after that other process was
- * last read, may include pages that both share. The largest such u is therefore subtracted from the
- * other process's s. If PSS was read for all processes at this tick, both bounds are sum(pss). The
- * plain sum of RSS is used as the upper bound only if meminfo cannot be read. */
+ * u and rss are read at different times, so u is capped at rss, and high is at least low. If the u
+ * of a process A was counted before a process B was born, or after B was last read, that u may
+ * include pages that A and B share. The largest such u is therefore subtracted from the s of B. If
+ * PSS was read for all processes at this tick, both bounds are sum(pss). The plain sum of RSS is
+ * used as the upper bound only if meminfo cannot be read. */
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is known */
     uint64_t low_bytes, high_bytes;

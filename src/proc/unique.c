@@ -142,7 +142,8 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     const struct proc_tree *tree = u->tree;
     /* continue after the process measured last */
     size_t first = first_from(tree, u->last_slot + 1);
-    /* no later than this, because by then a change in memory may have made a process due */
+    /* search again at this time at the latest, because a change in memory may make a process due
+     * sooner */
     *ret_earliest = now_ns + u->opt.period_ns / 10;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];

@@ -73,8 +73,8 @@ static void signal_group(const struct job *j, int signo)
 }
 
 /* Stops the job's process group with SIGSTOP if the job has many processes, because signalling
- * takes minutes while hundreds of processes keep forking. Returns true if the group was stopped. If
- * the job has few processes, they are not stopped, because they could notice the stop. */
+ * takes minutes while hundreds of processes keep forking. Returns true if the group was stopped. A
+ * job with few processes is not stopped, because its processes could notice the stop. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };

@@ -31,7 +31,7 @@ struct segment_progress {
 
 enum {
     JOB_LAST_SAMPLES = 8,
-    JOB_GUARD_STATUS = 124, /* exit status after the guard has stopped the job */
+    JOB_GUARD_STATUS = 124, /* exit status of `ebb run` if the guard stopped the job */
 };
 struct job_segment {
     unsigned number;

@@ -288,7 +288,7 @@ static void checkpoint_request_does_not_wait_for_ranks_that_exited(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void each_ack_from_an_unknown_pid_is_assigned_to_another_rank(void **state)
+static void acks_from_unknown_pids_are_assigned_to_different_ranks(void **state)
 {
     struct fixture *f = *state;
 
@@ -948,7 +948,7 @@ int main(void)
         TEST(acks_are_ignored_if_outdated_or_repeated_or_invalid),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
         TEST(checkpoint_request_does_not_wait_for_ranks_that_exited),
-        TEST(each_ack_from_an_unknown_pid_is_assigned_to_another_rank),
+        TEST(acks_from_unknown_pids_are_assigned_to_different_ranks),
         TEST(checkpoint_path_beyond_the_maximum_length_is_dropped),
         TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
         TEST(stop_request_and_checkpoint_request_have_different_ids),

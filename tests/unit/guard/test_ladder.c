@@ -173,7 +173,7 @@ static void assert_calm(const struct world *w)
 
 /* --- guard rules and thresholds --- */
 
-static void default_reserve_is_5_percent_between_64_mib_and_4_gib(void **state)
+static void default_reserve_is_5_percent_of_the_limit_within_bounds(void **state)
 {
     (void)state;
     assert_int_equal(ladder_default_reserve(24 * GIB), 24 * GIB / 20);
@@ -863,7 +863,7 @@ static void job_leaking_50_mb_per_s_writes_its_checkpoint_in_time(void **state)
     }
 }
 
-static void checkpoint_is_requested_earlier_if_it_needs_memory(void **state)
+static void checkpoint_that_needs_memory_is_requested_earlier(void **state)
 {
     (void)state;
     struct world w, v;
@@ -1177,7 +1177,7 @@ static void guard_follows_its_rules_for_random_readings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_reserve_is_5_percent_between_64_mib_and_4_gib),
+        cmocka_unit_test(default_reserve_is_5_percent_of_the_limit_within_bounds),
         cmocka_unit_test(invalid_guard_rules_are_rejected),
         cmocka_unit_test(needed_time_is_the_sum_of_step_and_checkpoint_and_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
@@ -1211,7 +1211,7 @@ int main(void)
         cmocka_unit_test(ladder_takes_no_action_after_the_reflex_killed_the_job),
         cmocka_unit_test(guard_with_option_no_kill_sends_sigterm_but_no_sigkill),
         cmocka_unit_test(job_leaking_50_mb_per_s_writes_its_checkpoint_in_time),
-        cmocka_unit_test(checkpoint_is_requested_earlier_if_it_needs_memory),
+        cmocka_unit_test(checkpoint_that_needs_memory_is_requested_earlier),
         cmocka_unit_test(job_leaking_1_gib_per_s_is_stopped_before_the_limit),
         cmocka_unit_test(guard_does_not_stop_a_job_that_loads_a_model),
         cmocka_unit_test(fast_growth_is_ignored_below_half_of_the_limit),

@@ -1,4 +1,4 @@
-/* Tests the memory in use before, during and after a job on a fake machine. */
+/* Tests the readings of memory in use before, during and after a job, on a fake machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -38,12 +38,12 @@ static void steps_during_a_checkpoint_are_excluded_from_step_times(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void longest_duration_and_largest_growth_of_checkpoints_are_kept(void **state)
+static void longest_duration_and_largest_memory_of_checkpoints_are_kept(void **state)
 {
     (void)state;
     struct timing t = {0};
     timing_save_begin(&t, at(10), 1000);
-    /* A second begin is ignored while a checkpoint is being written. */
+    /* The second call is ignored, because a checkpoint is already being written. */
     timing_save_begin(&t, at(12), 5000);
     timing_memory(&t, 1700);
     timing_memory(&t, 900);
@@ -59,7 +59,7 @@ static void longest_duration_and_largest_growth_of_checkpoints_are_kept(void **s
     assert_int_equal(t.save_rise_bytes, 700);
 }
 
-static void memory_growth_outside_a_checkpoint_is_not_attributed_to_it(void **state)
+static void checkpoint_memory_excludes_growth_before_the_checkpoint(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -111,8 +111,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_during_a_checkpoint_are_excluded_from_step_times),
-        cmocka_unit_test(longest_duration_and_largest_growth_of_checkpoints_are_kept),
-        cmocka_unit_test(memory_growth_outside_a_checkpoint_is_not_attributed_to_it),
+        cmocka_unit_test(longest_duration_and_largest_memory_of_checkpoints_are_kept),
+        cmocka_unit_test(checkpoint_memory_excludes_growth_before_the_checkpoint),
         cmocka_unit_test(failed_checkpoint_is_not_measured),
         cmocka_unit_test(restart_keeps_step_times_and_drops_unfinished_checkpoint),
     };

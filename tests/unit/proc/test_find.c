@@ -74,7 +74,7 @@ static void training_search_excludes_ebb_and_its_ancestors(void **state)
     proc_root_close(&root);
 }
 
-static void training_jobs_beyond_the_maximum_are_counted_but_not_listed(void **state)
+static void training_search_counts_jobs_that_do_not_fit_into_the_list(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -126,7 +126,7 @@ static void launcher_is_followed_to_its_training_process(void **state)
     expect_follow("find", 610, 610, "");
 }
 
-static void worker_pid_is_watched_as_requested_and_reported_as_worker(void **state)
+static void requested_worker_pid_is_watched_and_described_as_a_worker(void **state)
 {
     (void)state;
     expect_follow("find", 141658, 141658,
@@ -254,8 +254,8 @@ static const struct find_candidate *candidate(const struct find_candidate *c, in
     return NULL;
 }
 
-/* A running python3 process that find_training has found executing train.py. With pyenv, python3 is
- * at first a shell script, which executes the interpreter later. */
+/* A running python3 process that executes train.py and was found by find_training. With pyenv,
+ * python3 is at first a shell script, which executes the interpreter later. */
 struct trainer {
     char dir[32], script[48];
     pid_t pid;
@@ -391,10 +391,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_jobs_are_listed_best_first_with_evidence),
         cmocka_unit_test(training_search_excludes_ebb_and_its_ancestors),
-        cmocka_unit_test(training_jobs_beyond_the_maximum_are_counted_but_not_listed),
+        cmocka_unit_test(training_search_counts_jobs_that_do_not_fit_into_the_list),
         cmocka_unit_test(all_ranks_of_one_torchrun_are_listed_as_one_training_job),
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
-        cmocka_unit_test(worker_pid_is_watched_as_requested_and_reported_as_worker),
+        cmocka_unit_test(requested_worker_pid_is_watched_and_described_as_a_worker),
         cmocka_unit_test(launcher_of_several_ranks_is_watched_with_all_descendants),
         cmocka_unit_test(launcher_without_a_trainer_is_followed_to_largest_descendant),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),

@@ -79,7 +79,7 @@ static void gpu_snapshots_are_delivered_in_order(void **state)
     assert_false(atomic_load(&good_saw_signals));
     gpu_free(g);
     EVENTUALLY(atomic_load(&good_closed) == 1,
-               (void)0); /* The thread closes the driver, because the driver does not hang. */
+               (void)0); /* This driver does not hang, so the thread closes it. */
 }
 
 static void gpu_thread_stops_at_once_even_with_a_long_sampling_period(void **state)

@@ -136,7 +136,7 @@ static void cgroup_path_is_resolved_relative_to_the_mount_root(void **state)
     expect("bind", LIMIT_CGROUP_V1, "/job", GiB, GiB / 2);
 }
 
-static void memory_high_below_memory_max_is_effective_as_a_soft_limit(void **state)
+static void cgroup_soft_limit_below_the_hard_limit_is_effective(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("high");
@@ -412,7 +412,7 @@ int main(void)
         cmocka_unit_test(cgroup_with_the_least_headroom_has_the_effective_limit),
         cmocka_unit_test(mounted_cgroup_is_used_if_the_cgroup_path_does_not_exist),
         cmocka_unit_test(cgroup_path_is_resolved_relative_to_the_mount_root),
-        cmocka_unit_test(memory_high_below_memory_max_is_effective_as_a_soft_limit),
+        cmocka_unit_test(cgroup_soft_limit_below_the_hard_limit_is_effective),
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
         cmocka_unit_test(cgroup_limit_files_with_invalid_content_are_ignored),
         cmocka_unit_test(cgroup_limit_with_unreadable_usage_is_effective),

@@ -66,7 +66,7 @@ static void stat_parser_truncates_an_overlong_name(void **state)
     expect_stat(line, strlen(line), name, 63);
 }
 
-static void stat_parser_rejects_truncated_line_and_keeps_output(void **state)
+static void stat_parser_leaves_output_unchanged_for_truncated_line(void **state)
 {
     (void)state;
     static const char line[] = "123 (x)" STAT_TAIL;
@@ -388,7 +388,7 @@ int main(void)
         cmocka_unit_test(stat_parser_reads_state_and_parent_and_start_time),
         cmocka_unit_test(stat_parser_accepts_parens_in_name),
         cmocka_unit_test(stat_parser_truncates_an_overlong_name),
-        cmocka_unit_test(stat_parser_rejects_truncated_line_and_keeps_output),
+        cmocka_unit_test(stat_parser_leaves_output_unchanged_for_truncated_line),
         cmocka_unit_test(stat_parser_rejects_numbers_beyond_64_bits),
         cmocka_unit_test(statm_parser_reads_resident_and_shared_pages),
         cmocka_unit_test(status_parser_sets_a_bit_for_each_line_it_finds),

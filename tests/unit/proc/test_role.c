@@ -181,7 +181,7 @@ static void compile_worker_is_recognized_by_script_title_or_parent(void **state)
     assert_int_equal(guess(in, &tool), ROLE_OTHER);
 }
 
-static void role_ignores_compile_worker_in_an_argument(void **state)
+static void argument_that_names_compile_worker_does_not_affect_role(void **state)
 {
     (void)state;
     struct process_info p =
@@ -277,7 +277,7 @@ static void multiprocessing_helper_processes_are_not_data_workers(void **state)
     assert_int_equal(guess(in, &worker), ROLE_DATA_WORKER);
 }
 
-static void parent_of_a_training_process_is_a_launcher_unless_it_trains(void **state)
+static void parent_of_a_trainer_has_role_launcher_unless_parent_trains(void **state)
 {
     (void)state;
     struct process_info p = process("python", "python|run_all.py");
@@ -418,14 +418,14 @@ int main(void)
         cmocka_unit_test(torchrun_is_a_launcher_although_it_loads_torch),
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognized_by_script_title_or_parent),
-        cmocka_unit_test(role_ignores_compile_worker_in_an_argument),
+        cmocka_unit_test(argument_that_names_compile_worker_does_not_affect_role),
         cmocka_unit_test(data_worker_is_recognized_by_name_or_command_line),
         cmocka_unit_test(multiprocessing_child_that_sends_steps_is_a_rank),
         cmocka_unit_test(fork_of_a_python_program_without_torch_is_not_a_data_worker),
         cmocka_unit_test(on_whole_machine_only_training_processes_have_role_main),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
         cmocka_unit_test(multiprocessing_helper_processes_are_not_data_workers),
-        cmocka_unit_test(parent_of_a_training_process_is_a_launcher_unless_it_trains),
+        cmocka_unit_test(parent_of_a_trainer_has_role_launcher_unless_parent_trains),
         cmocka_unit_test(first_program_of_the_job_has_the_role_main),
         cmocka_unit_test(process_without_a_command_line_has_the_role_other),
         cmocka_unit_test(tensorboard_has_the_role_other_although_it_loads_tensorflow),

@@ -307,7 +307,7 @@ static void count_of_anonymous_huge_pages_equals_smaps(void **state)
     count_end(&c);
 }
 
-static void huge_pages_are_unknown_without_pagemap_scan(void **state)
+static void huge_page_memory_is_unknown_without_pagemap_scan(void **state)
 {
     (void)state;
     struct count c;
@@ -657,8 +657,8 @@ static void unique_count_without_pagemap_scan_equals_smaps(void **state)
 /* ---- CPU share and order of counts ---- */
 
 static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
-/* 100 % of a CPU: each pause is only as long as the slice before it. With the default of 1 %,
- * pauses would take seconds of simulated time on a busy machine. */
+/* Allows 100 % of a CPU, so each pause is only as long as the slice before it. With the default of
+ * 1 %, a pause could take seconds of simulated time on a busy machine. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
 static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)
@@ -697,7 +697,7 @@ static void unique_memory_of_each_process_is_counted_once_per_period(void **stat
     count_end(&c);
 }
 
-static void process_whose_rss_changed_is_counted_sooner(void **state)
+static void process_whose_rss_changed_is_measured_sooner(void **state)
 {
     (void)state;
     struct count c;
@@ -735,7 +735,7 @@ static void completed_unique_count_is_marked_as_read_in_one_tick_only(void **sta
     count_end(&c);
 }
 
-static void slow_unique_count_is_stale_until_it_is_complete(void **state)
+static void unique_memory_becomes_stale_if_its_count_takes_too_long(void **state)
 {
     (void)state;
     struct count c;
@@ -761,7 +761,7 @@ static void slow_unique_count_is_stale_until_it_is_complete(void **state)
 
 /* ---- exits ---- */
 
-static void unique_count_of_a_process_that_exits_is_given_up(void **state)
+static void unique_count_is_given_up_when_the_process_exits(void **state)
 {
     (void)state;
     struct count c;
@@ -894,7 +894,7 @@ static uint64_t count_next(struct count *c)
     return began_ns;
 }
 
-static void hurried_unique_count_measures_a_new_process_at_once(void **state)
+static void hurried_unique_count_measures_a_new_process_without_delay(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -922,9 +922,9 @@ static void hold_and_vfork(void *arg)
     }
 }
 
-/* A vfork child uses the pages of its parent; counting them at once would double the job's
- * memory. */
-static void hurried_unique_count_does_not_measure_a_vfork_child_at_once(void **state)
+/* A vfork child uses the pages of its parent. If the child were measured without delay, these pages
+ * would be counted twice. */
+static void hurried_unique_count_waits_before_measuring_a_vfork_child(void **state)
 {
     struct count c;
     pid_t pid = kid_spawn(hold_and_vfork, NULL);
@@ -942,7 +942,7 @@ static void hurried_unique_count_does_not_measure_a_vfork_child_at_once(void **s
     count_end(&c);
 }
 
-static void hurried_unique_count_measures_changed_memory_at_once(void **state)
+static void hurried_unique_count_measures_changed_memory_without_delay(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -1001,7 +1001,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_shared_and_file_pages_equals_smaps),
         cmocka_unit_test(unique_count_of_huge_pages_equals_smaps),
         cmocka_unit_test(count_of_anonymous_huge_pages_equals_smaps),
-        cmocka_unit_test(huge_pages_are_unknown_without_pagemap_scan),
+        cmocka_unit_test(huge_page_memory_is_unknown_without_pagemap_scan),
         cmocka_unit_test(unique_count_of_a_launched_program_equals_smaps),
         cmocka_unit_test(present_pages_of_inaccessible_mappings_are_counted),
         cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
@@ -1017,16 +1017,16 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_without_pagemap_scan_equals_smaps),
         cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
-        cmocka_unit_test(process_whose_rss_changed_is_counted_sooner),
+        cmocka_unit_test(process_whose_rss_changed_is_measured_sooner),
         cmocka_unit_test(completed_unique_count_is_marked_as_read_in_one_tick_only),
-        cmocka_unit_test(slow_unique_count_is_stale_until_it_is_complete),
-        cmocka_unit_test(unique_count_of_a_process_that_exits_is_given_up),
+        cmocka_unit_test(unique_memory_becomes_stale_if_its_count_takes_too_long),
+        cmocka_unit_test(unique_count_is_given_up_when_the_process_exits),
         cmocka_unit_test(unique_count_is_given_up_if_the_tree_frees_the_process),
         cmocka_unit_test(unique_memory_is_unknown_after_exec_until_counted_again),
         cmocka_unit_test(unique_memory_of_an_unreadable_process_is_stale),
-        cmocka_unit_test(hurried_unique_count_measures_a_new_process_at_once),
-        cmocka_unit_test(hurried_unique_count_does_not_measure_a_vfork_child_at_once),
-        cmocka_unit_test(hurried_unique_count_measures_changed_memory_at_once),
+        cmocka_unit_test(hurried_unique_count_measures_a_new_process_without_delay),
+        cmocka_unit_test(hurried_unique_count_waits_before_measuring_a_vfork_child),
+        cmocka_unit_test(hurried_unique_count_measures_changed_memory_without_delay),
         cmocka_unit_test(unique_count_with_a_cpu_share_above_100_percent_is_rejected),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);

@@ -89,7 +89,7 @@ static void node_and_rank_are_read_from_torchrun_variables(void **state)
     assert_string_equal(folder, "none.29500");
 }
 
-static void torchrun_under_srun_takes_nodes_from_slurm(void **state)
+static void node_count_comes_from_slurm_if_torchrun_runs_under_srun(void **state)
 {
     static const char *const v[] = {
         "SLURM_JOB_ID=77",        "SLURM_STEP_ID=0", "SLURM_PROCID=1",
@@ -157,7 +157,7 @@ int main(void)
         cmocka_unit_test(requeued_slurm_job_has_a_new_job_folder),
         cmocka_unit_test(slurm_task_is_a_rank_but_the_batch_script_is_not),
         cmocka_unit_test(node_and_rank_are_read_from_torchrun_variables),
-        cmocka_unit_test(torchrun_under_srun_takes_nodes_from_slurm),
+        cmocka_unit_test(node_count_comes_from_slurm_if_torchrun_runs_under_srun),
         cmocka_unit_test(process_with_invalid_slurm_variables_is_not_a_rank),
         cmocka_unit_test(supervisors_of_two_launchers_have_different_addresses),
         cmocka_unit_test(slash_in_slurm_job_id_does_not_appear_in_job_folder_name),

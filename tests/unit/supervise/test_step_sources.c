@@ -1,4 +1,4 @@
-/* Tests a process's own marks, and marks that hooks send for the process. */
+/* Tests which marks of hooks are skipped because the process sends its own marks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
