@@ -25,9 +25,10 @@ struct figures {
 };
 
 /* Extracts the figures from MARK, which is a series mark. A pair of NAME= and VALUE= is one figure.
- * Any other key is also a figure, whose name is the key in lower case. Returns true if every part
- * of the mark became a figure, so that the mark itself need not be recorded. Returns false if the
- * mark contains no figure, an invalid figure, or more figures than fit. */
+ * Any other key that does not describe the mark itself is also a figure, whose name is the key in
+ * lower case. Returns true if all of these became figures, so that the mark itself need not be
+ * recorded. Returns false if the mark contains no figure, an invalid figure, or more figures than
+ * fit. */
 bool figures_take(struct figures *f, const struct mark *mark);
 /* Stores a figure that ebb measured for process PID. */
 void figures_put(struct figures *f, int32_t pid, const char *name, uint64_t value);

@@ -34,11 +34,11 @@ struct guard_cgroup {
 /* A struct guard_cgroup with no folder and no open files. */
 extern const struct guard_cgroup guard_cgroup_none;
 
-/* Creates the folder below our own cgroup in the hierarchy that has the memory controller. If that
- * fails, creates it below the nearest ancestor that we may write to and that delegates its memory
- * controller. Never goes above a group with a memory limit, because the job would escape that
- * limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it becomes the hard limit of
- * memory and swap together. Returns 0 if the folder was created; ERR is then "", or explains why
+/* Creates the folder NAME below our own cgroup in the hierarchy that has the memory controller. If
+ * that fails, creates it below the nearest ancestor that we may write to and that delegates its
+ * memory controller. Never goes above a group with a memory limit, because the job would escape
+ * that limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it becomes the hard limit
+ * of memory and swap together. Returns 0 if the folder was created; ERR is then "", or explains why
  * the limit could not be set. Otherwise returns -errno with the reason in ERR. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);

@@ -326,9 +326,9 @@ static void set_label(struct open_traceback *o, struct span prefix)
     o->label_sure = sure != 0 && sure == prefix.len;
 }
 
-/* Returns true if the traceback whose first line begins with PREFIX must be skipped because it
- * comes from another rank. Several ranks may print tracebacks at the same time; only one of these
- * tracebacks is read. */
+/* Several ranks may print tracebacks at the same time; only one of these tracebacks is read.
+ * Returns true if the traceback whose first line begins with PREFIX comes from another rank, so
+ * that it must be skipped. */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;

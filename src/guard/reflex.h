@@ -1,7 +1,7 @@
 /* The reflex is a thread that watches the headroom and kills the job at the kill line. To kill, it
  * needs no allocation, no fork, no open() and no lock that another thread may hold. Its code, stack
- * and data are locked in memory (not by mlockall). It samples more often as headroom shrinks: it
- * allows for a job that allocates up to REFLEX_FILL_BYTES per second. */
+ * and data are locked in memory (not by mlockall). The reflex samples more often as headroom
+ * shrinks, because a job may allocate up to REFLEX_FILL_BYTES per second. */
 #pragma once
 
 #include <stdbool.h>

@@ -34,7 +34,7 @@ struct guard_settings {
     bool requeue; /* return the job to Slurm's queue instead of stopping it */
     unsigned max_restarts;
     struct restart_every restart_every;
-    /* arguments appended to the command from the second segment on, ended by NULL; may be NULL */
+    /* NULL-terminated arguments to append to the command from the second segment on, or NULL */
     char **resume_args;
     bool keep_on_exit; /* the job continues if `ebb run` is killed */
     bool clean_shm;    /* remove the job's files in /dev/shm at the end */

@@ -28,11 +28,11 @@ struct find_candidate {
 int find_training(const struct proc_root *root, int32_t self_pid, struct find_candidate *ret,
                   size_t max, struct err *err);
 
-/* Follows a launcher to the training process, which is the descendant of PID that has torch or jax
- * mapped. If there is none, the training process is the only program below PID, or a program that
- * is more than twice as large as any other. If PID is not a launcher, or if several descendants
- * match (the ranks of a torchrun), *ret_pid is PID itself and the whole tree is the job. RET_WHY
- * explains the choice in one line, or is "" if there was nothing to choose. Returns 0, or -ESRCH or
- * -EACCES as proc_tree_add does. */
+/* If PID is a launcher, sets *ret_pid to the training process: the descendant of PID that has torch
+ * or jax mapped. If no descendant has, the training process is the only program below PID, or a
+ * program that is more than twice as large as any other. If PID is not a launcher, or if several
+ * descendants match (the ranks of a torchrun), *ret_pid is PID itself and the whole tree is the
+ * job. RET_WHY explains the choice in one line, or is "" if there was nothing to choose. Returns 0,
+ * or -ESRCH or -EACCES as proc_tree_add does. */
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,
                       char ret_why[256], struct err *err);

@@ -19,9 +19,9 @@ enum limit_kind {
 
 /* The effective limit is the limit with the least headroom, which is not always the smallest limit.
  * The candidates are the limits of all ancestor cgroups (v1, v2 max and high, hybrid), host memory
- * and the process's rlimits. USED is the charge against that limit minus reclaimable memory
- * (limit_reclaimable). Free swap is not included in the headroom, because a job that swaps makes no
- * progress. */
+ * and the process's rlimits. USED is the charge against the effective limit minus reclaimable
+ * memory (limit_reclaimable). Free swap is not included in the headroom, because a job that swaps
+ * makes no progress. */
 struct machine_limit {
     enum limit_kind kind;
     /* the limit is memory.high: above it, the kernel throttles the job instead of killing it */

@@ -34,8 +34,8 @@ static uint64_t unique_bytes_of(const struct sample *s)
 }
 
 /* Returns the part of N's shared memory that may already be included in another process's unique
- * memory. This happens in two cases. Either the other process was measured before N was born, and N
- * may be a fork of it. Or N is about to exit and has no reading in this tick, so pages that both
+ * memory. This happens in two cases: the other process was measured before N was born, so N may be
+ * a fork of that process; or N is about to exit and has no reading in this tick, so pages that both
  * processes shared may have become unique to the other process. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {

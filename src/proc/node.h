@@ -195,5 +195,5 @@ void settle_execed(struct tree_node *n, uint64_t now_ns);
 void settle_roles(struct proc_tree *tree, uint64_t now_ns);
 void tree_guess_role(const struct proc_tree *tree, const struct tree_node *n,
                      struct role_guess *ret);
-/* Returns 0, or -errno with a message if PID is not a process whose memory may be read. */
+/* Checks that PID is a process whose memory may be read. Returns 0, or -errno with a message. */
 int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err);

@@ -12,7 +12,7 @@ enum channel_type {
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
     /* the rest of the standard output of a job that has exited, if the client's pipe is full */
     CHANNEL_OUT = 'o',
-    /* the same for standard error */
+    /* the rest of the standard error of such a job */
     CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped by a stop signal, for example after Ctrl-Z */

@@ -15,8 +15,9 @@
 #include "base/loop.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10, /* the job is paused when this many bytes of frames are unread */
-    /* the same limit after the job has exited; about the capacity of the job's pipes */
+    CLIENT_BACKLOG = 256 << 10, /* the job is paused when the client has this many unread bytes */
+    /* maximum number of unread bytes after the job has exited; about the capacity of the job's
+     * pipes */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };

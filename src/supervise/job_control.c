@@ -27,7 +27,7 @@ enum {
     /* number of unread bytes at which a reader's connection is closed */
     BACKLOG_MAX = 1 << 20,
     REQUEST_MAX = 64 << 10, /* maximum size of one request */
-    LOG_MS = 200,           /* minimum interval between log messages */
+    LOG_MS = 200,           /* minimum interval between messages about the length of the log */
     STATE_MS = 1000,        /* minimum interval between states that differ only in progress */
     STEP_MS = 50,           /* minimum interval between step marks */
     MARKS_PER_S = 100,      /* maximum rate of other marks */

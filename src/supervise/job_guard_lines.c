@@ -33,10 +33,10 @@ void job_guard_set_charge(struct job *j)
 }
 
 /* Checks whether processes have left the job's cgroup. The user's limit still applies to them, so
- * the job's memory is computed from its processes until all of them have returned or exited.
- * Processes outside the cgroup are not moved back, because they may belong to another group, such
- * as a container's. If together they use no more memory than the kill threshold, they are ignored.
- * This is usually the case for the checkpoint command. */
+ * the job's memory is computed from its processes until all processes outside the cgroup have
+ * returned or exited. They are not moved back, because they may belong to another group, such as a
+ * container's. If together they use no more memory than the kill threshold, they are ignored. This
+ * is usually the case for the checkpoint command. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;

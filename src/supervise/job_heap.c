@@ -87,7 +87,7 @@ static void env_put_first(const struct env_list *list, const char *path, const c
 }
 
 /* Puts the shim first in PYTHONPATH, so that Python runs the shim's sitecustomize.py. Does nothing
- * if the shim is first already. This is the case in later segments, and when ebb runs under ebb. */
+ * if the shim is already first, as in later segments or if this ebb runs under another ebb. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -173,7 +173,7 @@ void job_heap_set_environment(const struct job_heap_environment *e)
     uint64_t filters = count_filters();
     put_shim(e->shim);
     if (!e->library[0]) {
-        /* the library is already preloaded, because this ebb itself runs under ebb */
+        /* the library is already preloaded, because this ebb runs under another ebb */
         if (preloaded && strstr(preloaded, "libebb-heap.so"))
             setenv("EBB_HEAP", "0", 1);
         return;

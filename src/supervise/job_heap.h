@@ -30,8 +30,8 @@ void job_heap_begin(struct job *j);
 /* Call this before a segment starts: sets PYTHONPATH, and LD_PRELOAD and EBB_HEAP if the heap is
  * profiled. */
 void job_heap_environment(const struct job *j);
-/* Sets the same variables for one process that the caller is about to start. If SHIM or LIBRARY is
- * "", the corresponding variables are not set. */
+/* Sets the variables of the job environment (PYTHONPATH, LD_PRELOAD, EBB_HEAP) for a process that
+ * the caller is about to start. If SHIM or LIBRARY is "", its variables are not set. */
 struct job_heap_environment {
     const char *shim, *library;
     uint64_t interval_bytes;

@@ -45,7 +45,7 @@ static void put_env(const char *name, const char *value)
     if (value)
         setenv(name, value, 1);
     else
-        unsetenv(name); /* the variable may be set already because this ebb itself runs under ebb */
+        unsetenv(name); /* the variable is already set if this ebb runs under another ebb */
 }
 
 /* Sets the documented environment variables, and no others. */
@@ -241,8 +241,8 @@ static void keep_segment(struct job *j)
 
 /* ---- restarting ---- */
 
-/* Clears the cause of a job that the guard was stopping, but that exited with status 0 after its
- * last step: such a job has finished. */
+/* If the guard was stopping the job, but the job exited with status 0 after its last step, clears
+ * the cause, because the job has finished. */
 static void clear_cause_if_finished(struct job_segment *n)
 {
     bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&

@@ -20,8 +20,8 @@ struct step_sources {
     uint64_t left_out;
 };
 
-/* True if MARK should be skipped: a hook sent it (BY=hook) for a process that sends its own steps.
- * A hook's mark is kept only if it refers to the same steps and contains something that the process
- * has not sent: an epoch, an evaluation, a saved checkpoint or the length of an epoch. After an end
- * mark, marks of hooks are accepted again, because another training run may follow. */
+/* True if MARK should be skipped, because a hook sent it (BY=hook) for a process that sends its own
+ * steps. Such a mark is kept only if it refers to the same steps and contains something that the
+ * process has not sent: an epoch, an evaluation, a saved checkpoint or the length of an epoch.
+ * After an end mark, marks of hooks are accepted again, because another training run may follow. */
 bool step_sources_skip(struct step_sources *s, const struct mark *mark);

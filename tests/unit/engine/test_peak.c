@@ -69,7 +69,7 @@ static void suggested_request_includes_at_most_1_gib_of_mapped_files(void **stat
     assert_int_equal(peak_request_bytes(&p), 6 * GIB);
 }
 
-static void suggested_request_without_cgroup_includes_all_mapped_files(void **state)
+static void request_for_job_without_cgroup_includes_all_mapped_files(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -155,7 +155,7 @@ int main(void)
         cmocka_unit_test(job_peak_is_largest_sample_if_cgroup_peak_is_unknown),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_request_includes_at_most_1_gib_of_mapped_files),
-        cmocka_unit_test(suggested_request_without_cgroup_includes_all_mapped_files),
+        cmocka_unit_test(request_for_job_without_cgroup_includes_all_mapped_files),
         cmocka_unit_test(job_peak_includes_unmeasured_processes_present_at_a_tick),
         cmocka_unit_test(peaks_of_processes_that_run_in_sequence_are_not_added_up),
         cmocka_unit_test(process_that_exits_unmeasured_is_included_in_the_peak_once),

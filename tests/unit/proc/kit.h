@@ -39,9 +39,9 @@ int as_nobody(strange_fn *fn, void *arg);
 int in_child(strange_fn *fn, void *arg);
 /* Returns false in a user namespace that has only one user; the test must then be skipped. */
 bool can_be_nobody(void);
-/* Returns true if the tests can use a process of another user. If this process is root, this is a
- * child that switches to the user nobody, so can_be_nobody() must be true. Otherwise it is init,
- * which must belong to root. */
+/* Returns true if the tests can use a process of another user. If the test runs as root, that
+ * process is a child that switches to the user nobody, so can_be_nobody() must be true. Otherwise
+ * that process is init, which must belong to root. */
 bool has_strangers(void);
 
 /* A folder with files like those of /proc. */

@@ -1061,7 +1061,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void tree_memory_is_between_largest_and_total_rss_if_unmeasured(void **state)
+static void unmeasured_tree_memory_is_between_largest_and_total_rss(void **state)
 {
     (void)state;
     struct figures f;
@@ -1225,7 +1225,7 @@ int main(void)
         cmocka_unit_test(process_tree_error_for_a_thread_id_contains_the_process_id),
         cmocka_unit_test(process_tree_rejects_a_kernel_thread),
         cmocka_unit_test(statm_and_status_and_smaps_rollup_agree_on_memory),
-        cmocka_unit_test(tree_memory_is_between_largest_and_total_rss_if_unmeasured),
+        cmocka_unit_test(unmeasured_tree_memory_is_between_largest_and_total_rss),
         cmocka_unit_test(unique_memory_raises_the_lower_bound_of_tree_memory),
         cmocka_unit_test(tree_memory_bounds_are_also_computed_without_file_pages),
         cmocka_unit_test(bounds_of_tree_memory_are_equal_if_nothing_is_shared),
