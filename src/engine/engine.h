@@ -92,8 +92,8 @@ const struct gpu_snapshot *engine_gpus(const struct engine *e);
 bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns);
 
 /* Returns the latest verdicts. They are computed at the first tick, then every 10 s (every 2 s
- * while the job is young), and at the end. The interval is longer if computing them would use more
- * than 0.5 % of a CPU. */
+ * while the job is young), and at the end. The interval is longer if computing them would otherwise
+ * use more than 0.5 % of a CPU. */
 const struct judge *engine_verdict(const struct engine *e);
 uint64_t engine_verdict_count(const struct engine *e); /* how often verdicts have been computed */
 /* Computes the verdicts now, if there are new readings or marks. */

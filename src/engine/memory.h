@@ -46,9 +46,9 @@ uint64_t engine_memory_at_most(const struct engine *e);
 /* Gets the amount by which the sum of RSS at the last tick exceeds engine_memory, and the number of
  * bytes that statm reports as shared. */
 bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes);
-/* If IS_HURRIED is set, measures unique memory at once, and schedules a tick for the moment at
- * which it is known. The guard calls this at each tick, and sets IS_HURRIED while a decision
- * depends on the difference between engine_memory and engine_memory_at_most. */
+/* If IS_HURRIED is set, measures unique memory without delay, and schedules a tick for the time at
+ * which the measurement is complete. The guard calls this at each tick, and sets IS_HURRIED while a
+ * decision depends on the difference between engine_memory and engine_memory_at_most. */
 void engine_hurry(struct engine *e, bool is_hurried);
 
 /* engine_peak is the peak of the job's memory over all segments, and engine_request the suggested

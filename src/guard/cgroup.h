@@ -59,9 +59,8 @@ int guard_cgroup_join(const struct guard_cgroup *g);
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
 /* Makes the next move of a process between cgroups faster, by moving the caller into its own
- * current cgroup. In v1, a move makes the kernel wait for 10 ms or more, but a second move within a
- * few milliseconds does not wait again. The sentinel calls this while the supervisor prepares the
- * job. */
+ * current cgroup. In v1, the kernel waits for 10 ms or more during a move, but not during a second
+ * move within a few milliseconds. The sentinel calls this while the supervisor prepares the job. */
 void guard_cgroup_warm(const struct proc_root *root);
 /* Returns the resident memory of those processes of TREE that are outside G, and stores the pid of
  * one of them in *RET_PID. Returns 0 if all known processes are inside G. The caller must have

@@ -19,8 +19,8 @@ void leftovers_free(struct leftovers *l); /* L may be NULL */
 /* Call this for each new process of the job. */
 void leftovers_process(struct leftovers *l, int32_t pid);
 /* Searches the open and mapped files of the processes of TREE for new files, for at most a few
- * milliseconds. The next call continues where this one stopped. Cheap while the folder contains no
- * new file. */
+ * milliseconds. The next call continues where this one stopped. A call is cheap while the folder
+ * contains no new file. */
 void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_ns);
 /* Appends to RET those of the job's files that still exist. Called after the last process of the
  * job has exited. If CLEAN is set, removes the files that belong to this user and that no process

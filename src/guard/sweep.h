@@ -18,14 +18,14 @@
  * its pid now belongs to another process. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
-/* Signals the whole process group led by the process of the pidfd LEADER_FD atomically, including
+/* Atomically signals the whole process group whose leader the pidfd LEADER_FD refers to, including
  * children that are being forked. Works after the leader has exited, as long as the group has a
  * member. Returns 0, -ESRCH if the group is empty, or -EINVAL if the kernel is older than 6.9. */
 int guard_signal_group(int leader_fd, int signo);
 
 /* Signals every living descendant of PARENT, but not PARENT itself. If PGRP is above 0, signals
- * only descendants in that process group. PARENT must be the caller or a child of it. Returns the
- * number of signalled processes. */
+ * only descendants in that process group. PARENT must be the caller or one of the caller's
+ * children. Returns the number of signalled processes. */
 int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo);
 
 /* Progress of killing a set of processes. The caller zeroes it before the first call. */

@@ -1,4 +1,4 @@
-/* Finds all limits that apply to a process, and the one of these limits that leaves the least
+/* Finds all limits that apply to a process, and the limit among them that leaves the least
  * headroom. Used by machine.c, and by guard/, which creates cgroups below the folder that
  * limit_group_find returns. */
 #pragma once

@@ -12,9 +12,10 @@ struct proc_unique;
 
 /* A value of 0 means the default. */
 struct proc_unique_options {
-    /* Wall time after which a slice ends (default 0.5 ms). It is short because a slice may delay
-     * the job by its whole duration: the kernel drops the lock on the job's memory every 2 MiB, but
-     * a reader that takes the lock again at once overtakes a waiting writer for up to 4 ms. */
+    /* Wall time after which a slice ends (default 0.5 ms). A slice is short because it may delay
+     * the job by its whole duration: although the kernel drops the lock on the job's memory every 2
+     * MiB, a reader that immediately takes the lock again overtakes a waiting writer for up to 4
+     * ms. */
     uint64_t slice_ns;
     uint32_t cpu_permyriad; /* maximum share of one CPU (default 100, which is 1 %) */
     /* minimum interval between two measurements of a process (default 10 s); a fifth of it if the

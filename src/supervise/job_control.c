@@ -447,7 +447,7 @@ static void answer_verdict(struct job *j, const char *path)
         query_reply(path, doc);
 }
 
-/* Writes new heap readings to the run folder. If the mark has a field PID, only the heap of that
+/* Writes new heap readings to the run folder. If the query has a field PID, only the heap of that
  * process is read, else the heaps of all processes. The reply contains the number of readings. */
 static void answer_heap(struct job *j, const struct mark *m, const char *path)
 {

@@ -131,8 +131,8 @@ static void rank_ended(struct rank_client *c, bool has_status, int status)
 }
 
 /* Answers a client that reported the end of its rank. The last rank of the node receives the answer
- * only after run.json is written, because Slurm kills all other processes of a step when its last
- * task exits. */
+ * only after run.json is written, because Slurm kills all other processes of a step when the last
+ * task of the step exits. */
 static void say_bye(struct rank_client *c)
 {
     if (c->bye && c->fd >= 0)

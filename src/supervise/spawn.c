@@ -114,8 +114,8 @@ static void connect_streams(const struct supervisor_options *o, const struct end
 }
 
 /* Executes the program. If it is a text file without "#!", runs it with the shell, as shells do.
- * Any other file that the kernel rejects is assumed to be a program for another machine, so exec
- * fails. */
+ * Any other file that the kernel rejects is assumed to be a program for another CPU architecture,
+ * so exec fails. */
 void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {
     char head[128];

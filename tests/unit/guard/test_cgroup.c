@@ -885,8 +885,8 @@ static void cgroup_name_contains_pid_and_start_time(void **state)
         assert_int_equal(id.pid, getpid());
 }
 
-/* Stores the path of the folder that a process with PID and START_TICKS would create next to GROUP.
- * */
+/* Stores the path of the folder that a process with this pid and start time would create next to
+ * GROUP. */
 static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
 {
     const char *dir = group.dir;
