@@ -81,7 +81,7 @@ static void on_process(void *user, const struct proc_event *ev)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
-    /* after an exit this stores NULL, because the run may free the entity of an exited process */
+    /* ENTITY is NULL after an exit, because the run may free the entity of an exited process */
     if (engine_process_of(node))
         engine_process_of(node)->entity = entity;
     if (e->callbacks.process)

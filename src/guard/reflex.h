@@ -92,8 +92,8 @@ void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
  * called again. Returns the number of signalled processes, or at least 1 if the write to
  * cgroup.kill succeeded. */
 int reflex_kill(struct reflex *r);
-/* If the reflex itself killed the job, returns the time of the kill and sets *RET_WHICH to the
- * gauge that caused it; otherwise returns 0. */
+/* If the reflex killed the job by its own decision, returns the time of the kill and sets
+ * *RET_WHICH to the gauge that caused it; otherwise returns 0. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
 /* Call this when a new segment starts: it enables kill and alarms again. It waits for a sample in
  * progress, so that the old sample cannot kill the new processes. */

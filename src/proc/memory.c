@@ -12,7 +12,7 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
 }
 
 /* Returns the size of all mapped pages of the machine, each counted once, which is an upper bound
- * for any job. UINT64_MAX if unknown. */
+ * for any job's memory. Returns UINT64_MAX if unknown. */
 static uint64_t mapped_on_machine(const struct proc_tree *tree)
 {
     struct proc_meminfo m;

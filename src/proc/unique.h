@@ -18,8 +18,8 @@ struct proc_unique_options {
      * ms. */
     uint64_t slice_ns;
     uint32_t cpu_permyriad; /* maximum share of one CPU (default 100, which is 1 %) */
-    /* minimum interval between two measurements of a process (default 10 s); a fifth of it if the
-     * process's memory has changed */
+    /* minimum interval between two measurements of a process (default 10 s); a fifth of this
+     * interval if the process's memory has changed */
     uint64_t period_ns;
     /* maximum duration of a system call (default 5 ms); chunks shrink if calls take longer */
     uint64_t stall_budget_ns;
@@ -37,9 +37,9 @@ void proc_unique_free(struct proc_unique *u); /* U may be NULL */
 /* Runs one slice: counts chunks of one process and, if that count is complete, of the next process.
  * A complete count is stored in the process's sample as SAMPLE_UNIQUE (and HUGE, HEAP, STACK). A
  * reading becomes stale, and keeps its old value, in two cases: permission to read the files of the
- * process is missing, or the last complete count (if there is none, the birth of the process) is
- * older than twice the period, because the process is too large for the CPU share or has too many
- * holes. Returns the time of the next call. */
+ * process is missing, or no count has been completed for twice the period (since the last complete
+ * count or, if there is none, since the birth of the process), because the process is too large for
+ * the CPU share or has too many holes. Returns the time at which the next call is due. */
 uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns);
 /* If IS_HURRIED is set, speeds up measurement: new processes and processes whose memory has changed
  * are counted without delay, with up to a quarter of a CPU. Set this while unmeasured memory

@@ -32,7 +32,7 @@ struct job_folder {
     uint64_t state_ns;    /* time at which state.json was last generated */
     const char *state;    /* the state in the last state.json */
     json_t *answer;       /* answer to the last request, or NULL */
-    json_int_t id;        /* id of the last request, so that it is not carried out twice */
+    json_int_t id;        /* id of the last request, so that the request is not carried out twice */
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     struct buf text;    /* state.json, ready to be written */

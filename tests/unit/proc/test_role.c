@@ -148,8 +148,8 @@ static void each_rank_under_torchrun_has_the_role_main(void **state)
     /* The mappings are unreadable, but the process name that torch sets is sufficient evidence. */
     in.maps = (struct role_maps){0};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    /* No training library is mapped and the process has siblings, so it is not known whether it
-     * trains. */
+    /* No training library is mapped and the process has siblings, so it is unknown whether the
+     * process trains. */
     in.maps.known = true;
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }

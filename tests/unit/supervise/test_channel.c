@@ -57,7 +57,7 @@ static void client_channel_delivers_frames_complete_and_in_order(void **state)
     assert_int_equal(channel_fill(&two->b), 0);
 }
 
-static void client_channel_queues_frames_beyond_the_socket_buffer(void **state)
+static void client_channel_queues_frames_that_exceed_the_socket_buffer(void **state)
 {
     struct two *two = *state;
     enum { COUNT = 64, SIZE = 50000 };
@@ -113,7 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(client_channel_delivers_frames_complete_and_in_order,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(client_channel_queues_frames_beyond_the_socket_buffer,
+        cmocka_unit_test_setup_teardown(client_channel_queues_frames_that_exceed_the_socket_buffer,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(client_channel_rejects_an_oversized_frame, set_up,
                                         tear_down),
