@@ -49,8 +49,8 @@ struct death_ooms {
         group; /* OOM kills of processes in the job's own cgroup, whichever limit was reached */
     uint64_t above; /* OOM kills in the ancestor cgroup that has the effective limit */
 };
-/* Reads the counters. G may be NULL. ABOVE_DIR is the cgroup with the effective limit, relative to
- * root's cgroup_fd, or "". */
+/* Reads the OOM counters. G may be NULL. ABOVE_DIR is the cgroup with the effective limit, relative
+ * to root's cgroup_fd, or "". */
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 

@@ -95,6 +95,6 @@ int reflex_kill(struct reflex *r);
 /* If the reflex killed the job by its own decision, returns the time of the kill and sets
  * *RET_WHICH to the gauge that caused it; otherwise returns 0. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
-/* Call this when a new segment starts: it enables kill and alarms again. It waits for a sample in
- * progress, so that the old sample cannot kill the new processes. */
+/* Call this when a new segment starts: enables the kill and the alarm again. Waits for the end of a
+ * sample in progress, so that the old sample cannot kill the new processes. */
 void reflex_rearm(struct reflex *r);

@@ -130,8 +130,8 @@ bool command_ray_title(const char *args, size_t len, struct span *ret)
 
 /* ---- launchers ---- */
 
-/* Tables of launchers. An entry of two words is a program and its subcommand, where the program
- * without the subcommand is not a launcher. */
+/* Tables of launchers. An entry of two words is a program and its subcommand; the program is a
+ * launcher only with this subcommand. */
 
 /* Launchers of training jobs, which start the ranks of one job. */
 static const char *const rank_launchers[] = {

@@ -91,8 +91,8 @@ size_t proc_tree_count(const struct proc_tree *tree);
 struct proc_node *proc_tree_at(struct proc_tree *tree, size_t i);
 /* finds a living process; NULL if there is none */
 struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid);
-/* Records that PID sent a step mark. For a process that multiprocessing spawned or forked, this
- * means that it is a rank, not a worker. Its role changes at the next walk. */
+/* Records that PID sent a step mark. For a process that multiprocessing spawned or forked, the mark
+ * shows that the process is a rank, not a worker. The process's role changes at the next walk. */
 void proc_tree_note_step(struct proc_tree *tree, int32_t pid);
 const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 

@@ -58,7 +58,8 @@ struct node_bus {
     char host[65];
     pthread_t thread;
     pthread_mutex_t lock;
-    /* wakes the thread; after the thread has ended, wakes the event loop, which waits for this */
+    /* wakes the thread; after the thread has ended, wakes the event loop, which waits for the end
+     * of the thread */
     pthread_cond_t changed;
     /* members protected by LOCK: */
     json_t *beat; /* content of the next heartbeat */

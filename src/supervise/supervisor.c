@@ -185,7 +185,7 @@ static int write_end(struct job *j, const json_t *doc)
     return r;
 }
 
-/* Stops the recording, writes the end of the job to run.json, and sends it to the client. */
+/* Stops the recording, writes the end of the job to run.json, and sends run.json to the client. */
 static void finish_job(struct job *j)
 {
     json_auto_t *footer = outcome_end_json(job_outcome_end(j));

@@ -843,8 +843,8 @@ static void process_with_a_reflex_thread_can_fork_repeatedly(void **state)
     close(fd);
 }
 
-/* Returns the mask of signals that our thread called NAME blocks, or 0 if there is no such
- * thread. */
+/* Returns the mask of signals that are blocked by the thread NAME of this process, or 0 if there is
+ * no such thread. */
 static uint64_t blocked_in(const char *name)
 {
     glob_t found;
