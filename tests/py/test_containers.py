@@ -501,7 +501,7 @@ def large_tensor():
 
 
 @pytest.mark.parametrize("make", [large_array, large_tensor])
-def test_array_written_part_by_part_has_its_size_as_maximum(
+def test_array_written_part_by_part_has_its_size_as_maximum_length(
         sent, resident, make):
     store = Store()
     store.cache = make()
@@ -524,7 +524,7 @@ def limits_sent(sent):
              if key.startswith("container_limit:")} for figures in sent.figures]
 
 
-def test_array_replaced_by_a_longer_one_has_no_maximum(sent, resident):
+def test_array_replaced_by_a_longer_one_has_no_maximum_length(sent, resident):
     store = Store()
     store.cache = large_array()
 
@@ -541,7 +541,7 @@ def test_array_replaced_by_a_longer_one_has_no_maximum(sent, resident):
     assert limits[0] == 64 * MIB and set(limits[1:]) == {0}, limits
 
 
-def test_arrays_with_one_name_have_the_sum_of_their_sizes_as_maximum(sent, resident):
+def test_maximum_length_of_arrays_with_one_name_is_their_total_size(sent, resident):
     stores = first, second = Store(), Store()
     for store in stores:
         store.cache = large_array()
@@ -584,7 +584,7 @@ def test_sparse_tensor_does_not_break_container_scans(sent, resident):
     assert f"container:{__name__}.Store.cache" in sent.figures[-1]
 
 
-def test_freed_container_has_zero_entries_and_no_maximum_in_metrics(sent, resident):
+def test_metrics_of_a_freed_container_are_zero(sent, resident):
     store = Store()
     store.cache = deque(maxlen=50)
     grow(resident, lambda step: store.cache.extend(bytearray(MIB) for _ in range(2)), 3)

@@ -18,7 +18,7 @@ def numbers(text):
     return [float(a or b) for a, b in NUMBER.findall(text)]
 
 
-def test_fitting_the_verdict_model_again_yields_built_in_weights(tmp_path):
+def test_refitting_the_verdict_model_yields_the_built_in_weights(tmp_path):
     features = tmp_path / "features.jsonl"
     features.write_bytes(lzma.decompress((ROOT / "research" / "features.jsonl.xz").read_bytes()))
     done = subprocess.run([sys.executable, ROOT / "research" / "fit.py", "weights", features],

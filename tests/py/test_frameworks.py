@@ -398,7 +398,7 @@ def test_outer_tqdm_bar_updated_after_its_inner_bar_is_not_counted(bars):
     assert found == [50, 50, 50]
 
 
-def test_steps_are_counted_by_a_manually_updated_tqdm_bar(train):
+def test_manually_updated_tqdm_bar_counts_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 with tqdm(total=40) as bar:
@@ -408,7 +408,7 @@ with tqdm(total=40) as bar:
     assert counts(run) == 40
 
 
-def test_steps_are_counted_by_the_inner_of_two_nested_tqdm_bars(train):
+def test_only_the_inner_of_two_nested_tqdm_bars_counts_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 for epoch in tqdm(range(3), mininterval=0):

@@ -174,7 +174,7 @@ def test_step_fast_path_accepts_only_the_next_step_of_the_same_epoch(row, n, tai
     assert row._step[0] == 12
 
 
-def test_step_fast_path_is_refused_after_all_steps_were_sent(row):
+def test_step_fast_path_is_refused_if_no_step_is_pending(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 

@@ -333,7 +333,7 @@ def test_failed_save_requested_by_ebb_does_not_end_the_job(wire, tmp_path):
     assert wire.of("save") == []
 
 
-def test_error_of_a_save_by_the_trainer_itself_is_not_suppressed(wire, tmp_path):
+def test_error_of_a_save_not_requested_by_ebb_is_not_suppressed(wire, tmp_path):
     wire.when = {("step", "1"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path, 12, [hf.EbbCallback()], save_strategy="steps", save_steps=1)
 
@@ -409,7 +409,7 @@ def test_exception_in_an_ebb_hook_does_not_disturb_the_training(wire, tmp_path, 
 
 
 @pytest.mark.parametrize("verbose", ["0", "1"])
-def test_trainer_class_without_the_expected_methods_is_not_changed(
+def test_trainer_methods_that_ebb_cannot_hook_are_named_in_notes(
     wire, monkeypatch, capsys, verbose
 ):
     from transformers import trainer as module

@@ -18,7 +18,7 @@ print(json.dumps(answer))
 """
 
 
-def test_job_that_requests_a_verdict_receives_the_verdict_on_itself(run_job):
+def test_job_that_requests_a_verdict_receives_its_own_verdict(run_job):
     run = run_job(sys.executable, "-c", WAIT)
     answer = json.loads(run.stdout)
     # The verdict is undecided, unless the machine is so slow that ebb sees flat memory.

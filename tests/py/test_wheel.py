@@ -118,7 +118,7 @@ def test_installed_wheel_can_run_a_job(installed, tmp_path):
     assert '"last_step": 3' in (tmp_path / "run" / "run.json").read_text()
 
 
-def test_wheel_package_finds_its_program_and_runs_isolated_calls(installed, tmp_path):
+def test_package_in_a_wheel_finds_its_program_and_isolates_calls(installed, tmp_path):
     code = "import ebb, ebb._binary; print(ebb._binary.find_ebb()); print(ebb.isolate(abs, -3))"
     result = run(installed / "python", "-c", code, cwd=tmp_path)
     assert worked(result).split() == [str(installed / "ebb"), "3"]
@@ -129,6 +129,6 @@ def test_python_dash_m_ebb_runs_the_program_of_the_wheel(installed, tmp_path):
             == worked(run(installed / "ebb", "version", cwd=tmp_path)))
 
 
-def test_importing_the_wheel_package_loads_no_other_package(installed):
+def test_importing_ebb_from_a_wheel_loads_no_heavy_module(installed):
     code = "import ebb, sys; print(sorted({'torch', 'PIL', 'numpy', 'asyncio'} & set(sys.modules)))"
     assert worked(run(installed / "python", "-c", code, cwd="/")).strip() == "[]"

@@ -236,7 +236,7 @@ static void loop_callback_may_remove_all_sources_including_its_own(void **state)
     two_close(&t);
 }
 
-static void nested_loop_iteration_frees_no_source_of_the_outer_one(void **state)
+static void nested_iteration_frees_no_source_of_the_outer_iteration(void **state)
 {
     (void)state;
     struct two t;
@@ -493,7 +493,7 @@ int main(void)
         WITH_LOOP(adding_an_fd_that_epoll_refuses_returns_the_error),
         WITH_LOOP(callback_of_a_removed_source_is_not_called),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
-        WITH_LOOP(nested_loop_iteration_frees_no_source_of_the_outer_one),
+        WITH_LOOP(nested_iteration_frees_no_source_of_the_outer_iteration),
         WITH_LOOP(pending_event_is_dropped_if_it_is_no_longer_requested),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_with_a_time_in_the_past_fires_at_once),

@@ -110,7 +110,7 @@ static void fitted_is(size_t size, size_t width, const char *in, const char *wan
         assert_int_equal(out[i], 'G');
 }
 
-static void text_fit_does_not_change_a_name_that_fits(void **state)
+static void fitted_text_keeps_a_short_name_unchanged(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcde", "abcde");
@@ -118,7 +118,7 @@ static void text_fit_does_not_change_a_name_that_fits(void **state)
     fitted_is(60, 0, "", "");
 }
 
-static void text_fit_shortens_a_wide_name_and_adds_an_ellipsis(void **state)
+static void fitted_text_that_was_too_wide_ends_in_an_ellipsis(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcdef", "abcd…");
@@ -127,7 +127,7 @@ static void text_fit_shortens_a_wide_name_and_adds_an_ellipsis(void **state)
     fitted_is(60, 4, "äöüß!", "äöü…");
 }
 
-static void text_fit_truncates_at_the_array_size(void **state)
+static void fitted_text_is_truncated_to_the_array_size(void **state)
 {
     (void)state;
     fitted_is(8, 50, "abcdefgh", "abcd…");
@@ -140,7 +140,7 @@ static void text_fit_truncates_at_the_array_size(void **state)
     assert_int_equal(untouched, 'G');
 }
 
-static void text_fit_never_cuts_an_escape_sequence_in_two(void **state)
+static void fitted_text_contains_no_partial_escape_sequence(void **state)
 {
     (void)state;
     fitted_is(60, 5, "ab\033\033\033", "ab\\e…");
@@ -148,7 +148,7 @@ static void text_fit_never_cuts_an_escape_sequence_in_two(void **state)
     fitted_is(60, 4, "\x01\x02", "…");
 }
 
-static void text_fit_counts_zero_columns_for_a_combining_mark(void **state)
+static void combining_mark_takes_no_column_in_fitted_text(void **state)
 {
     (void)state;
     fitted_is(60, 3,
@@ -158,7 +158,7 @@ static void text_fit_counts_zero_columns_for_a_combining_mark(void **state)
               "bc");
 }
 
-static void text_fit_counts_two_columns_for_a_wide_character(void **state)
+static void wide_character_takes_two_columns_in_fitted_text(void **state)
 {
     (void)state;
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -308,12 +308,12 @@ int main(void)
         cmocka_unit_test(escape_doubles_backslashes),
         cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
         cmocka_unit_test(utf8_decoder_accepts_every_code_point_except_surrogates),
-        cmocka_unit_test(text_fit_does_not_change_a_name_that_fits),
-        cmocka_unit_test(text_fit_shortens_a_wide_name_and_adds_an_ellipsis),
-        cmocka_unit_test(text_fit_truncates_at_the_array_size),
-        cmocka_unit_test(text_fit_never_cuts_an_escape_sequence_in_two),
-        cmocka_unit_test(text_fit_counts_zero_columns_for_a_combining_mark),
-        cmocka_unit_test(text_fit_counts_two_columns_for_a_wide_character),
+        cmocka_unit_test(fitted_text_keeps_a_short_name_unchanged),
+        cmocka_unit_test(fitted_text_that_was_too_wide_ends_in_an_ellipsis),
+        cmocka_unit_test(fitted_text_is_truncated_to_the_array_size),
+        cmocka_unit_test(fitted_text_contains_no_partial_escape_sequence),
+        cmocka_unit_test(combining_mark_takes_no_column_in_fitted_text),
+        cmocka_unit_test(wide_character_takes_two_columns_in_fitted_text),
         cmocka_unit_test(formatted_command_shows_argument_boundaries),
         cmocka_unit_test(formatted_command_escapes_quotes_in_arguments),
         cmocka_unit_test(formatted_size_has_three_digits_and_a_binary_unit),

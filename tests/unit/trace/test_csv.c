@@ -111,7 +111,7 @@ static void csv_value_column_is_the_first_column_with_a_known_name(void **state)
     assert_int_equal(r.row[0].value_bytes, 1);
 }
 
-static void csv_column_name_in_the_same_case_is_preferred(void **state)
+static void csv_column_whose_name_has_the_same_case_is_preferred(void **state)
 {
     struct rows r;
 
@@ -197,7 +197,7 @@ static void error_for_a_huge_csv_value_suggests_checking_the_unit(void **state)
     }
 }
 
-static void invalid_csv_time_step_or_epoch_is_an_error(void **state)
+static void invalid_time_or_step_or_epoch_in_a_csv_is_an_error(void **state)
 {
     (void)state;
     assert_refused("t,rss\nnan,1\n", NULL, "f.csv line 2: time \"nan\" is not a number of seconds");
@@ -233,7 +233,7 @@ static void csv_table_with_a_step_column_needs_no_time_column(void **state)
     assert_int_equal(r.row[1].step, 10);
 }
 
-static void missing_csv_column_error_lists_the_existing_columns(void **state)
+static void error_for_a_missing_csv_column_lists_existing_columns(void **state)
 {
     (void)state;
     assert_refused(
@@ -562,14 +562,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_rows_are_read_in_order),
         cmocka_unit_test(csv_value_column_is_the_first_column_with_a_known_name),
-        cmocka_unit_test(csv_column_name_in_the_same_case_is_preferred),
+        cmocka_unit_test(csv_column_whose_name_has_the_same_case_is_preferred),
         cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
         cmocka_unit_test(invalid_csv_value_is_reported_with_its_line_number),
         cmocka_unit_test(error_for_a_huge_csv_value_suggests_checking_the_unit),
-        cmocka_unit_test(invalid_csv_time_step_or_epoch_is_an_error),
+        cmocka_unit_test(invalid_time_or_step_or_epoch_in_a_csv_is_an_error),
         cmocka_unit_test(csv_times_may_decrease_and_be_negative),
         cmocka_unit_test(csv_table_with_a_step_column_needs_no_time_column),
-        cmocka_unit_test(missing_csv_column_error_lists_the_existing_columns),
+        cmocka_unit_test(error_for_a_missing_csv_column_lists_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
         cmocka_unit_test(csv_file_may_have_no_rows_but_must_have_a_header),

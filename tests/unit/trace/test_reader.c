@@ -162,7 +162,7 @@ static void changed_byte_in_a_recording_never_yields_wrong_values(void **state)
 }
 
 /* Each block begins with a list of live processes, which replaces lost events. */
-static void process_events_of_a_lost_block_are_returned_with_the_next(void **state)
+static void process_events_of_a_lost_block_come_with_the_next_block(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
@@ -411,7 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intact_blocks_of_a_truncated_recording_are_all_read),
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
-        cmocka_unit_test(process_events_of_a_lost_block_are_returned_with_the_next),
+        cmocka_unit_test(process_events_of_a_lost_block_come_with_the_next_block),
         cmocka_unit_test(crash_while_sealing_neither_loses_nor_repeats_records),
         cmocka_unit_test(part_stored_twice_in_a_recording_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),

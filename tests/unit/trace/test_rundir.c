@@ -77,7 +77,7 @@ static void run_name_is_reduced_to_safe_characters(void **state)
     check_name(big, cut);
 }
 
-static void run_folder_given_by_path_does_not_change_latest(void **state)
+static void run_folder_given_by_path_does_not_change_the_latest_link(void **state)
 {
     (void)state;
     char path[256];
@@ -307,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_folder_name_contains_a_date_and_latest_links_to_it),
         cmocka_unit_test(run_name_is_reduced_to_safe_characters),
-        cmocka_unit_test(run_folder_given_by_path_does_not_change_latest),
+        cmocka_unit_test(run_folder_given_by_path_does_not_change_the_latest_link),
         cmocka_unit_test(run_folder_whose_path_contains_a_file_is_refused),
         cmocka_unit_test(existing_folder_named_latest_is_left_unchanged),
         cmocka_unit_test(run_folder_cannot_be_created_in_an_unwritable_folder),
