@@ -139,7 +139,7 @@ class Agreement:
 
     def end(self, is_clean: bool) -> None:
         """Ends the exchange after the last step. IS_CLEAN is False after an exception: the other
-        ranks then possibly never call this function, so this rank does not wait for them."""
+        ranks may then never call this function, so this rank does not wait for them."""
         work, group, self._work, self._group = self._work, self._group, None, None
         if group is None:
             return

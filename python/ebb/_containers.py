@@ -46,7 +46,7 @@ _INTERVAL_S = 1.0  # seconds between two scans
 _VARIABLES_SHARE = 0.006
 _SHARE = 0.0025  # maximum fraction of the run time since the first step spent on full scans
 _BUDGET_S = 0.3  # seconds that full scans may take in total if a report is due
-# maximum fraction of the run time spent on full scans that use _BUDGET_S instead of _SHARE
+# maximum fraction of the run time spent on full scans while _BUDGET_S, not _SHARE, limits them
 _YOUNG_SHARE = 0.05
 # estimated duration of the first full scan, in seconds per allocated memory block
 _BLOCK_S = 1e-7
@@ -243,15 +243,15 @@ def _limit_of(o: Any) -> int:
 
 def _newest_in_cache(d: dict[Any, Any]) -> list[Any]:
     """Returns the newest (key, result) of the limited lru_cache whose dictionary is D. The cache
-    keeps its entries in links that Python code cannot access, but gc visits them in order, before
-    D."""
+    keeps its entries in links that Python code cannot access, but gc returns the links' keys and
+    results in order, and D after them."""
     weak = _caches.get(id(d))
     cache = weak() if weak else None
     if cache is None:
         return []
     parts = gc.get_referents(cache)
     end = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] is d), 0)
-    # from Python 3.10 on, gc also visits the types of the cache and its links
+    # from Python 3.10 on, gc also returns the type of the cache and the type of each link
     parts = parts[max(0, end - 3 * _ENTRIES) : end]
     parts = [p for p in parts if not (type(p) is type and p.__name__ == _CACHE_LINK)]
     pairs = parts[-2 * min(_ENTRIES, len(d)) :]
@@ -301,7 +301,7 @@ def _heaviest(
 
 # ---- autograd graphs ----
 
-_LINE = re.compile(r":\d+\)$")  # matches the line number at the end of a variable's name
+_LINE = re.compile(r":\d+\)$")  # the line in "total (a variable of main() in a.py:7)"
 
 
 class _GraphSize(NamedTuple):
@@ -313,9 +313,9 @@ class _GraphSize(NamedTuple):
 
 def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
     """Returns the autograd graphs that the program's own variables keep alive, except graphs in
-    KNOWN. The tensor with the graph may also be in an attribute of a variable's object or in its
-    dictionary. A graph grows if each step adds to its tensor, and keeps its size if each step
-    replaces the tensor."""
+    KNOWN. The tensor with the graph may be the variable, an attribute of the variable's object, or
+    an entry of a dictionary. A graph grows if each step adds to its tensor, and keeps its size if
+    each step replaces the tensor."""
     from . import _weight
 
     found: dict[str, _GraphSize] = {}
@@ -338,7 +338,7 @@ def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
 
 def _note_new_graphs(found: dict[str, _GraphSize]) -> None:
     """Stores the initial size of graphs that are seen for the first time. Full scans are rare, and
-    the first one may come before the program creates the tensor."""
+    the first full scan may come before the program creates a tensor with a graph."""
     for key, graph in found.items():
         if key not in _first_graphs and graph.is_whole and len(_first_graphs) < _FIRST_GRAPHS:
             _first_graphs[key] = graph

@@ -34,7 +34,7 @@ _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
 _must_end = False  # True if the thread must end
-_is_paused = False  # True during a fork; the thread was ended before it
+_is_paused = False  # True during a fork, for which the thread was ended
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback reports the steps; the hooks on torch must then not report them

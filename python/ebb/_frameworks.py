@@ -295,7 +295,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # if optax itself is already imported, it holds a second reference to the function
+    # the package optax has a second reference to the function if its import has got that far
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

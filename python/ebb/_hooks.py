@@ -270,7 +270,8 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "sklearn.base": _framework("sklearn"),
     "tqdm.std": _hook_tqdm,
 }
-# Many programs import these frameworks but do not train, or train only in processes that they fork.
+# The import of these frameworks does not show that this process trains: many programs never train,
+# or train only in processes that they fork.
 _WEAK = ("sklearn.base", "tqdm.std")
 
 

@@ -94,7 +94,7 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
             "functions and classes must be defined at the top level of a module"
         ) from error
     call: "dict[str, Any]" = {"path": sys.path, "argv": sys.argv}
-    # the other process imports the program only if the payload refers to something in it
+    # the other process imports the program only if the payload refers to its definitions
     if b"__main__" in payload:
         import multiprocessing.spawn  # noqa: F401  (creates __mp_main__ in this process too)
 
@@ -506,7 +506,7 @@ def _cancel_all() -> None:
     for call in calls:
         if call._has_begun:
             call._ended.wait(_GRACE_S + _GONE_S)
-        else:  # the user pressed Ctrl-C between the start of the call and its first check
+        else:  # Ctrl-C was pressed before the call began to run
             call._run()
 
 
@@ -538,7 +538,7 @@ def isolate(
     **kwargs: Any,
 ) -> T:
     """Calls FN(*args, **kwargs) in a new process under `ebb run`, and returns its result or raises
-    its exception. When this returns, the process and all its children have exited.
+    its exception. Before isolate returns, the process and all its children have exited.
 
     limit        memory limit, such as "24G" or "80%"; if exceeded, MemoryLimitExceeded is raised
     on_progress  called in this thread with each mark that FN sends; if it raises, the call ends

@@ -2,9 +2,10 @@
 
 While the cell runs, a thread of the notebook kernel samples the kernel's resident memory and
 malloc's live heap. The samples stay in memory until the cell has ended, and are then passed to `ebb
-verdict` as a table. Meanwhile, the profiler is attached to the kernel, and a child process collects
-its samples. The profiler and the child process are removed even if the kernel is killed. Steps are
-counted if the cell reports them with ebb.step, or if it runs a training loop.
+verdict` as a table. While the cell runs, the heap profiler is also attached to the kernel, and a
+child process collects the profiler's samples. The profiler and the child process are removed even
+if the kernel is killed. Steps are counted if the cell reports them with ebb.step, or if it runs a
+training loop.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """Returns the rank of holder R: the better R identifies the object, the lower its rank. The
+    """Returns the rank of holder R: the better R identifies the object, the lower the rank. The
     chain continues with the holder of the lowest rank."""
     t = type(r)
     if t is dict:

@@ -5,8 +5,8 @@ of scikit-learn (which scalers have too), then progress bars. When a source of h
 appears, counting starts again with its steps, and the other sources are ignored.
 
 An iteration lasts from one step of an optimizer to the next step of the same optimizer, so several
-optimizers that each step once are counted as one step. The step is sent after the first of them has
-stepped.
+optimizers that each step once are counted as one step. The step is sent once the first of these
+optimizers has stepped.
 
 A pass is one traversal of a DataLoader, from its first batch to its end. It is an evaluation if
 training has begun, gradients are disabled, and no optimizer stepped in it. It is an epoch if

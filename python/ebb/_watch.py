@@ -50,7 +50,7 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
-# minimum resident memory of processes whose memory is followed; smaller ones need no explanation
+# a process is followed once it has this much resident memory
 _WORTH_BYTES = 48 << 20
 
 

@@ -27,9 +27,9 @@ Value = Union[str, int, float, bool, None]
 _TEXT_MAX = 8192
 # Maximum seconds to wait while the receiver's queue is full, for example after a burst of marks.
 # (On many machines, the queue holds only 10 datagrams.) A mark that must arrive waits up to
-# _PATIENCE_S. A step also waits up to _PATIENCE_S, but all steps share one allowance. It is
-# _STEPS_WAIT_S at the start, and is refilled by _STEPS_WAIT_SHARE of the time that passes. Other
-# marks are dropped immediately.
+# _PATIENCE_S. A step also waits up to _PATIENCE_S, but all steps share one allowance. The
+# allowance is _STEPS_WAIT_S at the start, and is refilled by _STEPS_WAIT_SHARE of the time that
+# passes. Other marks are dropped immediately.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
@@ -37,7 +37,7 @@ _STEPS_WAIT_SHARE = 0.002
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
-# Minimum seconds between two steps sent; ebb samples memory at most five times per second. A step
+# Minimum seconds between two step marks; ebb samples memory at most five times per second. A step
 # that is held back is sent after this time if no other step follows.
 _STEPS_APART_S = 0.1
 STEPS_PER_MARK = 256  # maximum number of steps that one mark may stand for (mark/row.h)
@@ -168,7 +168,7 @@ def datagram_socket() -> socket.socket:
 
 class Request:
     """A request from ebb (CHECKPOINT, CENSUS or STOP), with the id to use in the answer. REPLY is
-    the socket that receives the answer, if it is not the one in $EBB_SOCKET."""
+    the socket to which the answer is sent (default: $EBB_SOCKET)."""
 
     __slots__ = ("what", "id", "reply")
 
@@ -186,21 +186,21 @@ class Wire:
         self._path = _process.variable("EBB_SOCKET")
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        # shows whether a datagram has arrived; used only while the lock is held
+        # polls the socket for requests; used only while the lock is held
         self._mail = select.poll()
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
         self.waiting: list[Request] = []  # requests that were received but not yet handled
         self._is_dead = self._path is None
-        # seconds that steps were still allowed to wait at the time _steps_waited_at
+        # the steps' allowance in seconds, as it was at the time _steps_waited_at
         self._steps_wait_s = _STEPS_WAIT_S
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest step
         self._sent: Optional[_Step] = None  # the newest step that was sent
         self._steps_sent = 0  # number of step marks sent
         self._step_due = 0.0  # time before which steps are held back
-        self._row_end = 0  # hold() accepts only steps with lower numbers
-        self._epoch_end = 0.0  # hold() accepts only steps of lower epochs
+        self._row_end = 0  # hold() accepts only step numbers below this one
+        self._epoch_end = 0.0  # hold() accepts only epochs below this one
         self._substep_due = 0.0
         self._step_lock = threading.RLock()  # keeps the steps in order
         self._has_helper = False

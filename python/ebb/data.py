@@ -137,7 +137,7 @@ def _checked(source: Source, index: int) -> "Union[str, bytes]":
         path = None
     if not isinstance(path, str):
         raise TypeError(f"image {index} is a {type(source).__name__}, neither a path nor bytes")
-    # absolute, because workers may have another working directory
+    # absolute, because a worker's working directory may differ
     return os.path.abspath(path)
 
 

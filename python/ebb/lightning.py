@@ -244,7 +244,7 @@ class _Hooks:
                 t.asked.started()
                 trainer.save_checkpoint(path)
             except Exception:
-                # the other ranks wait at the same barrier
+                # save_checkpoint also ends with this barrier, at which the other ranks wait
                 trainer.strategy.barrier("Trainer.save_checkpoint")
                 t.asked.failed()
             else:
@@ -407,8 +407,8 @@ _added: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def _prepare(trainer: Any, package: Any) -> list[Any]:
-    """Adds the default callback if it is enabled and the trainer has no callback of ebb. Keeps only
-    the first callback of a trainer that has several."""
+    """Adds the default callback if it is enabled and the trainer has no callback of ebb. If the
+    trainer has several callbacks of ebb, keeps only the first one."""
     found = _callbacks(trainer)
     if not found and _is_default:
         found = [_class_for((package.Callback,))(log_every=0)]

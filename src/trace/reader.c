@@ -107,8 +107,7 @@ static size_t settled_blocks(const struct trace_reader *r)
 }
 
 /* Appends the scanned blocks from index FROM to `order`. Returns false if a block does not sort
- * after the existing ones (rare while a recording is being written); the caller must then rebuild
- * `order`. */
+ * after the existing ones, which is rare; the caller must then rebuild `order`. */
 static bool extend_order(struct trace_reader *r, size_t from)
 {
     size_t n = r->order_count;
@@ -161,8 +160,8 @@ static bool is_of_seq(const struct trace_reader *r, size_t i)
     return i < r->order_count && r->order[i].head.seq == r->seq;
 }
 
-/* Tries to open a sealed form of the current block at the first record not returned yet. Returns 1
- * on success, 0 if there is none, or -ENOMEM. */
+/* Tries to open a sealed form of the current block, and skips the records that have already been
+ * returned from raw parts. Returns 1 on success, 0 if no sealed form can be opened, or -ENOMEM. */
 static int open_sealed(struct trace_reader *r)
 {
     if (r->sealed_tried)
@@ -214,7 +213,7 @@ static int open_raw(struct trace_reader *r)
 }
 
 /* True if records of the current block are lost. Each raw part depends on the parts before it, so
- * the parts after a gap cannot be decoded. A block that returned no record is lost as well. */
+ * the parts after a gap cannot be decoded. A block without any readable record is lost as well. */
 static bool is_incomplete(const struct trace_reader *r)
 {
     if (r->seq == 0 || r->sealed)

@@ -11,7 +11,8 @@
 /* Record types. The numbers are part of the file format. */
 enum record_type {
     RECORD_BEGIN = 1, /* the first record of every block; lists all live entities */
-    /* a process event: event kind, slot and, except for an exit, the process */
+    /* a process event: its kind, the process's slot (entity id) and, except for an exit, the
+     * description of the process */
     RECORD_PROCESS = 2,
     RECORD_ENTITY = 3, /* kind, id and name of an entity */
     RECORD_MARK = 4,   /* pid and text */

@@ -111,7 +111,7 @@ static int set_process(struct replay_entity *e, const struct process_info *info)
 }
 
 /* Reads an entity other than a process, and its name. Returns 1 if the name changed, 0 if it did
- * not change or the kind is unknown (then *ret is NULL), -EBADMSG or -ENOMEM. */
+ * not change, -EBADMSG or -ENOMEM. If the kind is unknown, returns 0 and sets *ret to NULL. */
 static int read_entity(struct replay *r, struct cur *c, struct replay_entity **ret)
 {
     struct span name;

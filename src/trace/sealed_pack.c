@@ -163,7 +163,7 @@ static int compare_columns(const void *a, const void *b)
 static void put_gaps(struct packer *p, const struct column *c)
 {
     const uint32_t *ticks = p->ticks + c->at;
-    uint32_t before = UINT32_MAX; /* makes the distance of tick 0 equal to 1 */
+    uint32_t before = UINT32_MAX; /* unsigned -1, so that tick 0 has the distance 1 */
     for (uint32_t i = 0; i < c->count;) {
         uint32_t gap = ticks[i] - before, run = 1;
         while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)

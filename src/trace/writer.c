@@ -33,8 +33,8 @@ enum {
     BYTES_KEPT = 64 * 1024,
     QUEUE_BYTES = 2 * 1024 * 1024,
     MARK_BURST_S = 8, /* a burst of marks may spend the budget of this many seconds */
-    /* the budget is halved whenever another (initial budget per second) x (this many seconds) bytes
-     * of marks have been written */
+    /* the budget is halved after every N bytes of marks, where N is the number of bytes that the
+     * initial budget allows in this many seconds */
     MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S

@@ -22,7 +22,7 @@ enum {
 };
 #define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
 
-/* Returns the length of the next part, 0 if no record is left. A part consists of whole records. */
+/* Returns the length of the next part, or 0 if no record is left. Parts hold whole records. */
 static size_t next_part(const struct trace_writer *w)
 {
     size_t half = w->options.memory_bytes / 2;

@@ -67,7 +67,7 @@ struct trace_writer {
     /* budget left at mark_t_ns, in bytes times nanoseconds */
     uint64_t mark_credit_ns;
     uint64_t mark_t_ns; /* time of the last mark; 0 before the first */
-    int error;          /* 0, or -ENOBUFS once data were dropped for lack of room */
+    int error;          /* 0, or -ENOBUFS once data were dropped because the queue was full */
     bool losing;        /* data were lost between the last two flushes */
     bool lost_lately;   /* data were lost since the last flush */
 };

@@ -161,8 +161,7 @@ def python_allocators():
     return found
 
 
-# variables of modules that change while the job runs: started workers, and the namespace of a
-# module
+# module variables that change while the job runs: started workers, and the module's namespace
 _OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
 
 

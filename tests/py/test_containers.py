@@ -280,7 +280,7 @@ def test_container_scan_triggers_no_garbage_collection(sent, resident):
 
     grow(resident, add)
     assert len(crowd) == 100_000 and named(sent)[-1]["name"].endswith(".Store.cache")
-    # An object created per container would cause dozens of collections.
+    # If a scan created an object per container, it would cause dozens of garbage collections.
     assert collected[-1] - collected[0] <= 2
 
 

@@ -217,7 +217,7 @@ def test_list_of_worker_batches_is_diagnosed_as_shared_memory(run_job, tmp_path)
     line = 1 + next(i for i, text in enumerate(KEPT_BATCHES.split("\n")) if text.endswith("# kept"))
     entries = [entry for entry in doc["ledger"]["entries"]
                if entry["site"] and entry["site"]["line"] == line]
-    # Beside it, a busy machine may show a part of one batch as heap.
+    # On a busy machine, further entries may show a part of one batch as heap.
     others = sum(entry["growth_bytes"] for entry in entries[1:])
     assert entries[0]["kind"] == "shared memory" and others < 10 << 20, doc["ledger"]["entries"]
     assert entries[0]["growth_bytes"] > 100 << 20

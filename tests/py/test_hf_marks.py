@@ -309,8 +309,7 @@ def test_checkpoint_request_is_served_if_only_best_models_are_saved(wire, tmp_pa
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        # greater_is_better is set although the loss falls, so the first evaluation remains the
-        # best.
+        # With greater_is_better and a falling loss, the first evaluation remains the best.
         greater_is_better=True,
         learning_rate=0.05,
     )

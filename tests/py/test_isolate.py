@@ -407,7 +407,7 @@ CALLER = """
 
 
 def test_keyboard_interrupt_of_the_caller_ends_the_isolated_call(tmp_path):
-    # A shell's background processes ignore SIGINT, and this program would inherit that.
+    # If the tests run in a shell's background, SIGINT is ignored here and in all child processes.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())

@@ -47,7 +47,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(module, tmp_path, **env):
-    # The test binds the socket, so that it knows the port and no other program can take it.
+    # The test binds the socket itself, to know the port and keep other programs from taking it.
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -150,7 +150,7 @@ def test_example_server_cancels_a_job(server):
 
 
 def descendants(folder):
-    """Returns the processes whose folder for temporary files is this one."""
+    """Returns the pids of all processes whose TMPDIR is FOLDER."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:

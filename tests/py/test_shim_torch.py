@@ -83,7 +83,7 @@ def test_torch_loop_with_partial_batch_and_evaluations_sends_marks(train):
     assert short(run) == expected(3, 3, evals=True)
     assert {m["steps_per_epoch"] for m in run.marks("step", "epoch")
             if "steps_per_epoch" in m} == {3}
-    assert run.marks("hello") == []  # no code in this job could write a checkpoint
+    assert run.marks("hello") == []  # sent only by code that can write checkpoints
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -49,7 +49,7 @@ def row(census, **wanted):
 
 
 def test_census_counts_objects_that_the_garbage_collector_ignores(monkeypatch):
-    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # the test process may have loaded many modules
+    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # a test process may exceed these limits
         monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
     kept = [bytearray(100_000) for _ in range(50)]

@@ -61,11 +61,11 @@ def wheel(checkout, venv, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     backend = run(*pip, "--retries", "1", "--timeout", "30", "download", "-q", "-d",
                   folder / "backend", "scikit-build-core>=0.10")
-    # The wheel is built with --no-index, so a package index is no longer required.
+    # The package index is required only for this download: the wheel is built with --no-index.
     if backend.returncode == 0:
         worked(run(*pip, "wheel", "--no-index", "--find-links", folder / "backend", "--no-deps",
                    "-w", folder, checkout))
-    # with the build backend installed, building the wheel requires no package index
+    # the build backend is installed in the Python that runs the tests
     elif importlib.util.find_spec("scikit_build_core"):
         worked(run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index",
                    "--no-deps", "-w", folder, checkout))

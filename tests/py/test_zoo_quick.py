@@ -26,8 +26,8 @@ def truth_of(name):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Returns a function that runs one program of the zoo under ebb, and returns its run folder and
-    the program's own counts."""
+    """Returns a function that runs one program of the zoo under ebb. The function returns the run
+    folder, and the memory counts that the program wrote."""
     def record(name, flags):
         folder, counts = tmp_path / "run", tmp_path / "counts.jsonl"
         command = [binary(), "run", "-q", "-d", str(folder), "--interval", "200ms", "--",

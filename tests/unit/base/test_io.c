@@ -212,7 +212,7 @@ static void file_in_a_subfolder_is_replaced_in_that_folder(void **state)
     assert_int_equal(entries("."), 1);
 }
 
-/* Such files may have been created by a hostile program or left behind by a crashed process. */
+/* Hostile programs and crashed processes may leave files under the names of temporary files. */
 static void file_replacement_skips_temporary_names_that_already_exist(void **state)
 {
     struct folder *f = *state;

@@ -161,7 +161,7 @@ static void changed_byte_in_a_recording_never_yields_wrong_values(void **state)
     recording_fini(&rec);
 }
 
-/* Each block begins with a list of live processes, which replaces lost events. */
+/* Each block begins with a list of live processes, from which lost events are reconstructed. */
 static void process_events_of_a_lost_block_come_with_the_next_block(void **state)
 {
     (void)state;
