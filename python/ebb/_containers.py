@@ -6,11 +6,11 @@ container, whose maximum length is the size of the array.
 A stack trace shows the line that allocated memory, not the reference that keeps it alive. Therefore
 the lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps.
 Without steps, a thread reads the lengths of those containers to which variables of the program
-refer. The containers that gain the most entries are followed. Their entries and estimated bytes are
-sent as metrics (container:NAME, container_bytes:NAME), and so is their maximum number of entries if
-they have one (container_limit:NAME). When memory has grown significantly, these containers are also
-reported in KIND=kept marks. Scans keep no object alive, call no code of the job, and take a bounded
-time.
+refer. The containers that gain the most entries are followed. Three metrics of each are sent: its
+number of entries (container:NAME), its estimated bytes (container_bytes:NAME) and, if it is
+limited, its maximum number of entries (container_limit:NAME). When memory has grown significantly,
+the followed containers are also reported in KIND=kept marks. Scans keep no object alive, call no
+code of the job, and take a bounded time.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _NAME_MAX = 62  # maximum length of a metric's name
 _IDLE_STEPS_S = 5.0  # seconds without a step after which a thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
-# Types of arrays and texts: module, type name. Arrays and texts refer to no other objects, but a
+# Types of arrays and texts: module, type name. They are not containers, but they can grow too: a
 # program may extend them or replace them by longer ones.
 _VALUES = (
     ("torch", "Tensor"), ("numpy", "ndarray"), ("builtins", "bytearray"), ("builtins", "bytes"),
@@ -167,8 +167,8 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # gc.get_objects() also returned this list, which belongs to ebb. It is emptied, because its
-        # address may later be reused by a container of the job.
+        # gc.get_objects() also returned these lists of ebb. They are emptied, because a container
+        # of the job may later reuse their addresses.
         ours.clear()
     return found
 
@@ -446,8 +446,9 @@ class _Follower:
         return bool(self._followed)
 
     def keeps(self, added: int, o: Any) -> bool:
-        """Returns False if container O was once seen to lose at least ADDED entries, the number
-        that it has gained. A log that is cleared again and again keeps nothing alive for long."""
+        """Returns False if container O has once lost at least ADDED entries, where ADDED is the
+        number of entries that it has gained. A log that is cleared again and again keeps nothing
+        alive for long."""
         f = self._followed.get(id(o))
         return f is None or added > f.fall
 
@@ -729,8 +730,8 @@ def _report_kept(
 
 def _report_graphs(step: Optional[int], rss: int, base: int) -> None:
     """Reports graphs that have grown since they were first seen. This requires no full scan, so the
-    growth of short runs is explained too. Once two full scans have been compared, their differences
-    are reported instead."""
+    growth of short runs is explained too. Once two full scans have been compared, the differences
+    between the scans are reported instead."""
     global _graphs_rss
     found = _graphs(time.thread_time() + _NAMES_S)
     _note_new_graphs(found)

@@ -18,8 +18,8 @@ _NEGLIGIBLE_BYTES = 256
 # upper bound on the growth per iteration, noise included, for the verdict "sound"
 _BOUND_BYTES = 1024
 # Lower bound on the growth in the second half, as a fraction of the growth in the first half, for
-# the verdict "leak". A growing list, which Python enlarges by an eighth now and then, exceeds it; a
-# cache that is three quarters full does not.
+# the verdict "leak". A growing list, which Python enlarges by an eighth now and then, exceeds this
+# bound; a cache that is three quarters full does not.
 _CONTINUES = 0.65
 
 
@@ -50,13 +50,13 @@ def _rises(minima: list[int]) -> bool:
 def judge(values: Sequence[int], n: int, final: bool = True) -> Verdict:
     """Judges the live bytes measured after each of N iterations.
 
-    The minimum over a block of iterations is memory that none of them released. A leak raises this
-    minimum from block to block. For values in random order, the minima of 10 equal blocks rise with
-    a probability of 1/10!, and those of 8 blocks of increasing length with an even lower one.
-    Blocks of increasing length detect a growing list, which Python enlarges by an eighth each time;
-    equal blocks detect a leak in noise. The minima also rise while a cache fills, but ever more
-    slowly. If FINAL is False, more values will follow, and VALUES are judged "sound" only if they
-    are flat."""
+    The minimum over a block of iterations is memory that no iteration of the block released. A leak
+    raises this minimum from block to block. For values in random order, the minima of 10 equal
+    blocks rise with a probability of 1/10!, and those of 8 blocks of increasing length with an even
+    lower probability. Blocks of increasing length detect a growing list, which Python enlarges by
+    an eighth each time; equal blocks detect a leak in noise. The minima also rise while a cache
+    fills, but ever more slowly. If FINAL is False, more values will follow, and VALUES are judged
+    "sound" only if they are flat."""
     if n < MIN_ITERATIONS:
         return Verdict("undecided", 0.0)
     rises = any(

@@ -1,5 +1,5 @@
-"""ebb.isolate: calls a function in a new process under `ebb run`, so that all its memory is
-released when the function returns."""
+"""ebb.isolate: calls a function in a new process under `ebb run`, so that all memory of
+the function is released when it returns."""
 
 from __future__ import annotations
 

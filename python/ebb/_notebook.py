@@ -173,7 +173,7 @@ class Summary:
 
 
 # Collects the notebook kernel's heap table until standard input is closed, and then prints the
-# table. This shell outlives a killed kernel, and finally removes the folder.
+# table. This shell survives the death of the kernel. At its end it removes the folder $1.
 _COLLECTOR = """
 "$0" run -q -d "$1/run" --no-shim -- sh -c 'echo "$EBB_SOCKET"; exec cat >/dev/null'
 "$0" heap "$1/run" --json --pid "$2"

@@ -1,8 +1,8 @@
 """Facts about this process that several modules share: the variables that describe its run, and the
 pid of the process that installed the hooks.
 
-The pid is kept until that process creates a wire. A process forked from it is a worker and sends
-nothing, even if the wire is created only after the fork."""
+The pid is kept until that process creates a wire. A process forked from that process is a worker
+and sends nothing, even if the wire is created only after the fork."""
 
 from __future__ import annotations
 

@@ -375,8 +375,8 @@ def _program_variables() -> list[tuple[str, Any]]:
 
 def named_objects() -> dict[int, tuple[str, Any]]:
     """Returns (name, object) by id for the objects to which the program's own variables refer, and
-    for their attributes. They keep most memory alive, and can be found without visiting all
-    objects.
+    for their attributes. These objects keep most memory alive, and can be found without visiting
+    all objects.
     """
     found: dict[int, tuple[str, Any]] = {}
     todo, left = _program_variables(), _ATTRIBUTES_MAX

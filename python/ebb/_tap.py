@@ -62,7 +62,7 @@ class _TappedWire(Wire):
 
 def _tap() -> None:
     # Modifies the existing wire instead of replacing it, because other objects refer to the
-    # existing wire, and its hello may already have been sent.
+    # existing wire, and the wire may already have sent its hello.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire

@@ -1,7 +1,7 @@
 """The wire between this process and ebb. It sends marks and receives requests.
 
 Each mark is one datagram to the socket in $EBB_SOCKET (docs/reference/marks.md). Nothing here
-raises into the job, prints, or blocks for longer than a moment. Without that socket, all functions
+raises into the job, prints, or blocks for longer than a moment. Without this socket, all functions
 do nothing. A process forked from one that sends marks is a worker and sends nothing. A spawned
 process may send marks.
 """
@@ -151,8 +151,8 @@ _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have its
-    number, and the job's output would be written to FD."""
+    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have
+    the number of that stream, and the job's output would be written to FD."""
     if fd > 2:
         return fd
     try:
@@ -587,8 +587,8 @@ _figures: Optional[Wire] = None
 
 def figures_wire() -> Wire:
     """Returns the wire for metrics that ebb's own code reads. It is a separate wire until the
-    process itself sends a mark. If the metrics were sent on the process's wire, its forked children
-    would be treated as workers.
+    process itself sends a mark. If the metrics were sent on the process's wire, all children that
+    the process forks would be treated as workers.
     """
     global _figures
     if _wire is not None:

@@ -536,7 +536,7 @@ _HOOKS = {
 
 def install(default: bool = False) -> None:
     """Installs hooks on the Trainer. If DEFAULT is True, every trainer gets a callback that writes
-    no logs, even if its script does not use ebb. Repeated calls are harmless."""
+    no logs, even in scripts that do not use ebb. Repeated calls are harmless."""
     global _is_default
     try:
         from transformers import trainer as module

@@ -462,7 +462,7 @@ _HOOKS = {"fit": _hook_fit, "save_checkpoint": _hook_save}
 
 def install(default: bool = False) -> None:
     """Installs hooks on the Trainer of each package in use. If DEFAULT is True, every trainer gets
-    a callback that writes no logs, even if its script does not use ebb. Repeated calls are
+    a callback that writes no logs, even in scripts that do not use ebb. Repeated calls are
     harmless."""
     global _is_default
     if default and not _is_default:

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* Finds the folder that `ebb run` adds to PYTHONPATH because it contains ebb's sitecustomize.py.
- * Searches the installation, wheel or source tree of this program. Returns false if the folder does
+ * Searches the installation, wheel or source tree of ebb. Returns false if the folder does
  * not exist, or if its owner is not root, the current user or the owner of the ebb program. */
 bool place_find_shim(char ret[PATH_MAX]);
 /* Finds libebb-heap.so, for LD_PRELOAD. Returns false if the file does not exist, or if its owner

@@ -26,7 +26,7 @@ int sink_begin_tail(struct sink *s, const void *data, size_t len);
 int sink_replace_tail(struct sink *s, const void *data, size_t len);
 /* Queues a switch to the new file DIRFD/NAME. The current file is closed without a sync, and the
  * file OLD (may be NULL) is removed. If the new file cannot be created, data are lost until the
- * next switch. Sizes in the status then refer to the new file. */
+ * next switch. After the switch, sizes in the status refer to the new file. */
 int sink_turn(struct sink *s, int dirfd, const char *name, const char *old);
 /* Queues an fdatasync of the file. */
 int sink_sync(struct sink *s);

@@ -25,10 +25,11 @@ struct trace_writer_options {
     /* maximum amount of data waiting for the disk (default 2 MiB); further data stay in the open
      * block, and are lost if the disk remains too slow */
     size_t memory_bytes;
-    /* Budget for marks in bytes per second; 0 means unlimited. A burst may spend 8 s of the budget.
-     * The budget is halved after each 4096 s worth of marks, so that the recording grows ever more
-     * slowly. Steps and substeps may spend only half of a burst, because the next step supersedes
-     * them. Marks beyond the budget are dropped and counted, both in the status and in notes. */
+    /* Budget for marks in bytes per second; 0 means unlimited. A burst may spend the budget of 8 s.
+     * The budget is halved each time marks have used the initial budget of 4096 s, so that the
+     * recording grows ever more slowly. Steps and substeps may spend only half of a burst, because
+     * the next step supersedes them. Marks beyond the budget are dropped and counted, both in the
+     * status and in notes. */
     uint64_t mark_bytes_per_s;
 };
 
@@ -41,7 +42,7 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
                      struct err *err);
 
 /* The functions below never fail or block; errors appear in the status. If T_NS is earlier than in
- * the previous call, the previous value is used. For an exit, INFO is not written; a reader returns
+ * the previous call, the previous value is used. The INFO of an exit is not written: readers return
  * the last known INFO. */
 void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
                           uint32_t slot, const struct process_info *info);

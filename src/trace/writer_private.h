@@ -14,7 +14,7 @@
 struct sink;
 
 /* A block that exceeds this size accepts no more marks, and ends as soon as the disk thread has
- * received all of it. The list of entities at the beginning of the block is not counted. */
+ * received the whole block. The list of entities at the beginning of the block is not counted. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {

@@ -132,9 +132,9 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 
 def leave():
-    """Ends a rank without shutting down the interpreter. gloo's threads release the last tensors
-    late, and abort the process if the interpreter has already shut down (pytorch/pytorch#179291).
-    The tensors live until then because the model that refers to them still exists."""
+    """Ends a rank without shutting down the interpreter. After a shutdown, gloo's threads may still
+    have to release the last tensors, and would abort the process (pytorch/pytorch#179291). These
+    tensors live that long because the model that refers to them still exists."""
     import torch
 
     torch.distributed.destroy_process_group()
