@@ -563,7 +563,7 @@ def test_mapped_file_is_treated_as_completely_written(tmp_path):
     assert _memory.written_bytes(_weight.address_of(data), data.nbytes) == data.nbytes
 
 
-def test_metrics_of_lru_cache_of_dicts_include_its_maximum_length(sent, resident):
+def test_metrics_of_lru_cache_of_dicts_include_the_maximum_length(sent, resident):
     @lru_cache(80)
     def record(number):
         return {"pixels": bytearray(MIB)}

@@ -224,7 +224,7 @@ for _ in range(7):
     assert (steps(run), source(run)) == (rising(7), ["jax"])
 
 
-def test_jax_debug_nans_option_works_while_steps_are_counted(run_job, tmp_path):
+def test_option_jax_debug_nans_works_while_steps_are_counted(run_job, tmp_path):
     needs("jax", "optax")
     (tmp_path / "train.py").write_text("""
 import jax

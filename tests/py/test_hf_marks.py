@@ -363,7 +363,7 @@ def test_checkpoint_requests_are_refused_after_training(wire, tmp_path):
 # ---- failures ----
 
 
-def test_save_only_model_option_logs_a_warning_about_inexact_resume(wire, tmp_path):
+def test_option_save_only_model_logs_an_inexact_resume_warning(wire, tmp_path):
     import logging
 
     lines = []
@@ -431,7 +431,7 @@ def test_trainer_methods_that_ebb_cannot_hook_are_named_in_notes(
     assert lines == ([f"ebb: {n}" for n in notes] if verbose == "1" else [])
 
 
-def test_negative_log_every_option_is_refused():
+def test_negative_value_of_option_log_every_is_refused():
     with pytest.raises(ValueError, match="-1"):
         hf.EbbCallback(log_every=-1)
 

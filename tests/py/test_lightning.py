@@ -163,7 +163,7 @@ def test_no_epoch_mark_is_sent_if_max_steps_ends_a_lightning_epoch(pl, callback,
     assert wire.steps("epoch") == [5]
 
 
-def test_limit_train_batches_option_shortens_the_reported_epoch(pl, callback, wire, tmp_path):
+def test_option_limit_train_batches_shortens_the_reported_epoch(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=2, limit_train_batches=3)
     assert wire.of("begin")[0]["STEPS_PER_EPOCH"] == "3"
     assert wire.steps("epoch") == [3, 6]

@@ -102,7 +102,7 @@ def test_invalid_viewer_message_closes_the_stream_with_a_reason(data, code):
         asyncio.run(send(server))
 
 
-def test_server_that_stops_closes_viewers_with_a_status_code():
+def test_stopping_server_closes_viewers_with_a_status_code():
     async def stay(server):
         socket = await connect(server)
         server.process.stdin.close()

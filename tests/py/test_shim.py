@@ -194,7 +194,7 @@ def test_shim_imports_few_modules_at_interpreter_start(run_job, tmp_path):
     assert set(run.stdout.split()) == set(plain.stdout.split())
 
 
-def test_threading_is_never_first_imported_by_the_helper_thread(run_job):
+def test_helper_thread_is_not_the_first_to_import_threading(run_job):
     """Python treats the first thread that imports threading as the main thread, and waits for that
     thread at exit."""
     code = """if True:
@@ -296,7 +296,7 @@ def test_shim_can_be_disabled_by_an_option_or_a_variable(run_job, project, optio
     assert run_job(*look, options=options, env=env).stdout == "None\n"
 
 
-def test_nested_run_with_the_no_shim_option_sends_no_marks(run_job, project, tmp_path):
+def test_nested_run_with_option_no_shim_sends_no_marks(run_job, project, tmp_path):
     run = run_job(binary(), "run", "-q", "-d", tmp_path / "inner", "--no-shim", "--",
                   sys.executable, project / "train.py")
     assert (run.status, run.stdout) == (0, "trained\n")

@@ -214,7 +214,7 @@ def test_small_view_is_counted_with_all_bytes_of_its_storage(torch):
     assert part.shape[0] == 1
 
 
-def test_census_rows_differ_in_dtype_shape_or_requires_grad_flag(torch):
+def test_census_has_separate_rows_per_dtype_and_requires_grad(torch):
     kept = [
         torch.zeros(31, 7),
         torch.zeros(31, 7, dtype=torch.float16),
@@ -412,7 +412,7 @@ def test_census_files_of_an_earlier_process_with_same_pid_are_kept(run):
     assert f"0004-{os.getpid()}-1.json" in kept(run) and len(kept(run)) == 3
 
 
-def test_ebb_census_every_variable_enables_periodic_censuses(run, monkeypatch):
+def test_variable_ebb_census_every_enables_periodic_censuses(run, monkeypatch):
     monkeypatch.setenv("EBB_CENSUS_EVERY", "7")
     for n in range(1, 8):
         ebb.step(n)

@@ -120,7 +120,7 @@ static void codec_reads_members_of_a_wrong_type_as_absent(void **state)
     codec_fini(whole_codec, &w);
 }
 
-static void codec_truncates_a_list_at_its_maximum(void **state)
+static void codec_truncates_a_list_at_the_maximum_length(void **state)
 {
     struct whole w = {0};
     json_t *list = json_array(), *doc = json_pack("{s:o}", "parts", list);
@@ -139,7 +139,7 @@ int main(void)
         cmocka_unit_test(codec_round_trip_keeps_a_document_unchanged),
         cmocka_unit_test(codec_writes_absent_members_as_null_or_omits_them),
         cmocka_unit_test(codec_reads_members_of_a_wrong_type_as_absent),
-        cmocka_unit_test(codec_truncates_a_list_at_its_maximum),
+        cmocka_unit_test(codec_truncates_a_list_at_the_maximum_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void empty_span_contains_an_empty_text(void **state)
     assert_int_equal(span_trimmed(none).len, 0);
 }
 
-static void span_trim_removes_outer_blanks_only(void **state)
+static void trimming_a_span_removes_only_outer_blanks(void **state)
 {
     (void)state;
     assert_true(span_is(span_trimmed(span_of(" \t a b\t ")), "a b"));
@@ -75,7 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(span_ignores_bytes_after_its_end),
         cmocka_unit_test(empty_span_contains_an_empty_text),
-        cmocka_unit_test(span_trim_removes_outer_blanks_only),
+        cmocka_unit_test(trimming_a_span_removes_only_outer_blanks),
         cmocka_unit_test(span_search_finds_any_of_several_words),
         cmocka_unit_test(span_copy_has_exactly_the_bytes_of_the_span),
     };

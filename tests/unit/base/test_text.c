@@ -30,7 +30,7 @@ static void plain_text_is_not_changed_by_escaping(void **state)
     ESCAPED_IS("", "");
 }
 
-static void escape_makes_terminal_control_sequences_visible(void **state)
+static void escaping_makes_terminal_control_sequences_visible(void **state)
 {
     (void)state;
     ESCAPED_IS("\033[2J", "\\e[2J");
@@ -40,7 +40,7 @@ static void escape_makes_terminal_control_sequences_visible(void **state)
                "\\u{009b}31m");
 }
 
-static void escape_makes_bidi_controls_and_line_breaks_visible(void **state)
+static void escaping_makes_bidi_controls_and_line_breaks_visible(void **state)
 {
     (void)state;
     ESCAPED_IS("\xE2\x80\xAE", "\\u{202e}");
@@ -48,13 +48,13 @@ static void escape_makes_bidi_controls_and_line_breaks_visible(void **state)
     ESCAPED_IS("\xE2\x80\xA8\xE2\x80\xA9", "\\u{2028}\\u{2029}");
 }
 
-static void escape_doubles_backslashes(void **state)
+static void escaping_doubles_backslashes(void **state)
 {
     (void)state;
     ESCAPED_IS("\\n", "\\\\n");
 }
 
-static void escape_shows_invalid_utf8_byte_by_byte(void **state)
+static void escaping_shows_invalid_utf8_byte_by_byte(void **state)
 {
     (void)state;
     ESCAPED_IS("\xFF", "\\xff");
@@ -303,10 +303,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_hash_is_fnv1a_and_can_be_computed_in_parts),
         cmocka_unit_test(plain_text_is_not_changed_by_escaping),
-        cmocka_unit_test(escape_makes_terminal_control_sequences_visible),
-        cmocka_unit_test(escape_makes_bidi_controls_and_line_breaks_visible),
-        cmocka_unit_test(escape_doubles_backslashes),
-        cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
+        cmocka_unit_test(escaping_makes_terminal_control_sequences_visible),
+        cmocka_unit_test(escaping_makes_bidi_controls_and_line_breaks_visible),
+        cmocka_unit_test(escaping_doubles_backslashes),
+        cmocka_unit_test(escaping_shows_invalid_utf8_byte_by_byte),
         cmocka_unit_test(utf8_decoder_accepts_every_code_point_except_surrogates),
         cmocka_unit_test(fitted_text_keeps_a_short_name_unchanged),
         cmocka_unit_test(fitted_text_that_was_too_wide_ends_in_an_ellipsis),

@@ -123,7 +123,7 @@ static void csv_column_whose_name_has_the_same_case_is_preferred(void **state)
     assert_int_equal(r.row[0].value_bytes, 2);
 }
 
-static void csv_unit_comes_from_the_column_name_or_the_option(void **state)
+static void csv_unit_comes_from_the_column_name_or_the_unit_option(void **state)
 {
     static const struct {
         const char *header, *unit, *value;
@@ -563,7 +563,7 @@ int main(void)
         cmocka_unit_test(csv_rows_are_read_in_order),
         cmocka_unit_test(csv_value_column_is_the_first_column_with_a_known_name),
         cmocka_unit_test(csv_column_whose_name_has_the_same_case_is_preferred),
-        cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
+        cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_unit_option),
         cmocka_unit_test(invalid_csv_value_is_reported_with_its_line_number),
         cmocka_unit_test(error_for_a_huge_csv_value_suggests_checking_the_unit),
         cmocka_unit_test(invalid_time_or_step_or_epoch_in_a_csv_is_an_error),

@@ -70,7 +70,7 @@ static void sink_keeps_existing_content_of_the_file(void **state)
     check_content(path, "head more");
 }
 
-static void sink_replaces_the_file_tail_by_fewer_bytes(void **state)
+static void sink_replaces_the_file_tail_by_a_shorter_one(void **state)
 {
     (void)state;
     char path[256];
@@ -252,7 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sink_writes_bytes_to_the_file_in_order),
         cmocka_unit_test(sink_keeps_existing_content_of_the_file),
-        cmocka_unit_test(sink_replaces_the_file_tail_by_fewer_bytes),
+        cmocka_unit_test(sink_replaces_the_file_tail_by_a_shorter_one),
         cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
         cmocka_unit_test(sink_signals_one_event_and_counts_losses_on_a_full_disk),
         cmocka_unit_test(sink_signals_when_its_queue_has_room_again),

@@ -540,7 +540,7 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
 }
 
 /* Together, the marks are much larger than the queue, but the disk works. */
-static void loss_due_to_a_full_queue_is_reported_although_disk_works(void **state)
+static void data_lost_to_a_full_queue_are_reported_on_a_working_disk(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
@@ -628,7 +628,7 @@ int main(void)
         cmocka_unit_test(recording_on_a_full_disk_counts_losses_and_stays_readable),
         cmocka_unit_test(every_mark_of_a_flood_is_recorded_or_counted_as_dropped),
         cmocka_unit_test(marks_but_no_samples_are_lost_while_the_disk_fails),
-        cmocka_unit_test(loss_due_to_a_full_queue_is_reported_although_disk_works),
+        cmocka_unit_test(data_lost_to_a_full_queue_are_reported_on_a_working_disk),
         cmocka_unit_test(step_marks_beyond_the_size_budget_are_dropped_and_counted),
         cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
         cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),
