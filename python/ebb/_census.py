@@ -181,7 +181,7 @@ def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
 
 
 def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[_Found]:
-    """Fills the table of tensors. Returns one tensor for each of its first rows."""
+    """Fills the table of tensors. Returns one tensor for each of the first rows."""
     quiet = getattr(torch._C, "DisableTorchFunctionSubclass", nullcontext)
     rows: dict[tuple[Any, ...], TensorRow] = {}
     one_of: dict[int, Any] = {}

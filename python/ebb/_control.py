@@ -18,8 +18,8 @@ from ._wire import Request, Wire, above_streams, wire
 _STEP_PATIENCE_S = 2.0  # maximum seconds that a census request waits for the end of a step
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-# the interval between automatic censuses doubles after every this many censuses, so that their
-# files do not fill the disk
+# after each series of this many automatic censuses, the interval between them is doubled, so that
+# their files do not fill the disk
 _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to end

@@ -295,7 +295,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # the package optax has a second reference to the function if its import has got that far
+    # optax.apply_updates may already exist, as a second reference to the function
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

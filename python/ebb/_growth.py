@@ -174,7 +174,7 @@ class Meter:
 
     def start(self) -> None:
         gc.collect()
-        gc.freeze()  # from now on, collections visit only objects created by the iterations
+        gc.freeze()  # from now on, garbage collections visit only objects created by the iterations
         self._was_tracing = tracemalloc.is_tracing()
         if not self._was_tracing:
             tracemalloc.start(16)

@@ -11,8 +11,7 @@ from typing import Optional
 
 _hooked: Optional[int] = None
 _is_set = False
-# variables of the run if ebb attached to this process, because they are then missing from the
-# environment
+# variables of the run if ebb attached to this process: the environment then lacks them
 attached: dict[str, str] = {}
 
 

@@ -311,7 +311,7 @@ def cache_dict(cache: Any) -> Optional[dict[Any, Any]]:
     if info.maxsize and info.currsize > _CACHE_MAX:
         return None
     own = object.__getattribute__(cache, "__dict__")
-    # gc visits the entries before the dictionary, and they may be dictionaries too
+    # gc returns the entries before the dictionary, and entries may be dictionaries too
     found = [d for d in gc.get_referents(cache) if type(d) is dict and d is not own]
     return found[-1] if found else None
 

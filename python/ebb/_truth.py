@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 from ._wire import figures_wire
 
-_INTERVAL_S = 0.5  # minimum seconds between readings; ebb samples only once per second
+_INTERVAL_S = 0.5  # minimum seconds between readings; ebb samples once per second
 _SHARE = 400  # a reading may take at most 1/400 of the time since the previous one
 _SLOW_S = 0.002
 # seconds to pause after a slow reading; doubled after each further slow reading

@@ -335,7 +335,7 @@ class Wire:
             elif not before <= epoch < self._epoch_end:
                 return False
             self._step = (n, epoch, last[2], last[3], now)
-            # the helper is asleep, because it has just sent the previous step
+            # the helper has sent the previous step and gone to sleep
             if not self._is_helped:
                 self._wake_helper()
             return True

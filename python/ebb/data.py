@@ -86,7 +86,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        # the messages of these exceptions are clear enough
+        # raised unchanged, because their own messages are clear enough
         except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:

@@ -129,8 +129,8 @@ class _Hooks:
         install()
 
     def __reduce__(self) -> Any:
-        # a trainer is copied, or sent to its ranks, together with its callbacks but not with
-        # training in progress
+        # a trainer that is copied or sent to ranks includes its callbacks, but not a training in
+        # progress
         return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:

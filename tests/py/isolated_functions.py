@@ -38,8 +38,8 @@ def steps(count):
 
 
 def figures():
-    """Sends a mark and a step, at the end of which allocator metrics are read. Returns everything
-    sent to ebb."""
+    """Sends a mark, and a step after which allocator metrics are read. Returns the texts of all
+    marks sent to ebb."""
     sent, deliver = [], _wire.Wire._deliver
 
     def deliver_and_keep(wire, text, patience_s):
