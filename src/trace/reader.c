@@ -36,8 +36,8 @@ struct trace_reader {
     uint64_t seq;       /* seq of the block being read; 0 before the first */
     size_t at;          /* index in `order` of the first block with this seq */
     uint64_t delivered; /* number of records of this block that have been returned */
-    /* number of records of the sealed block to skip, because they were returned from its raw parts
-     * before the writer sealed it */
+    /* number of records of the sealed block to skip, because they were returned from raw parts
+     * before the writer sealed the block */
     uint64_t skip;
     uint32_t raw_at;   /* in raw parts: byte offset of the next part in this block's records */
     size_t raw_next;   /* index in `order` of the next raw part to try */

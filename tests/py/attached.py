@@ -225,7 +225,7 @@ class Hooked:
         self.allocators, self.objects = python_allocators(), objects()
 
     def changes(self, before):
-        """Returns the names of the differences between BEFORE and now, except objects that were
+        """Returns the names of all things that have changed since BEFORE, except objects that were
         loaded later.
         """
         found = [f"{path}+{address:x}" for (path, address), value in before.slots.items()

@@ -71,7 +71,7 @@ def test_all_short_trainer_steps_are_included_in_batched_marks(wire, tmp_path):
 
 @pytest.fixture
 def held(wire):
-    """Returns the callback, state and control of a trainer with a step that is held back."""
+    """Returns the callback, state and control of a trainer whose last step is held back."""
     wire.hold_back()
     args = types.SimpleNamespace(process_index=0, world_size=1, output_dir="out")
     state = types.SimpleNamespace(global_step=0, max_steps=100, epoch=0.0)
