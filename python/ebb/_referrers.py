@@ -303,8 +303,8 @@ _CACHE_MAX = 50_000  # larger caches are skipped, because gc would list all thei
 
 
 def cache_dict(cache: Any) -> Optional[dict[Any, Any]]:
-    """Returns the dictionary that contains the entries of an lru_cache, or None if it has too
-    many."""
+    """Returns the dictionary that contains the entries of an lru_cache, or None if the cache
+    has too many entries."""
     if type(cache) is not CACHE_TYPE:
         return None
     info = CACHE_TYPE.cache_info(cache)

@@ -193,7 +193,7 @@ class Tracker:
         """Returns the lines that every mark ends with."""
         if self._suffix is None:
             rank = _rank()
-            # ebb ignores marks with BY=hook if the process also sends its steps itself
+            # ebb ignores marks with BY=hook if the process also sends marks of its own steps
             self._suffix = "\nBY=hook" + ("" if rank is None else f"\nRANK={rank}")
         return self._suffix
 

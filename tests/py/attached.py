@@ -166,7 +166,7 @@ _OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
 
 
 def _is(value, *kinds):
-    """Like isinstance, but does not read __class__, because reading it causes warnings in
+    """Like isinstance, but does not read __class__, because a read causes warnings from
     deprecated objects."""
     return issubclass(type(value), kinds)
 

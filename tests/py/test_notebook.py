@@ -84,7 +84,7 @@ def test_profiler_is_detached_after_a_cell(shell, shown):
     assert state_after(before) == before and before["tables"] == 0 and before["threads"] == []
 
 
-def test_cell_magic_option_no_lines_hides_the_allocating_lines(shell, shown):
+def test_cell_magic_shows_no_source_lines_with_the_no_lines_flag(shell, shown):
     shell.run_cell("%%ebb --no-lines\nkept = [bytes(1000) for _ in range(5000)]")
     assert shown[0].lines == []
 
