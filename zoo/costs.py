@@ -49,7 +49,7 @@ def tree_pss():
         try:
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
                 total += next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-        except OSError:  # the worker has just exited
+        except OSError:  # the process has just exited
             continue
     return total
 

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
-sys.path.append(str(ZOO))  # adds the folder of place.py and command.py
+sys.path.append(str(ZOO))  # makes place.py and command.py importable
 import command as shared
 import place
 from place import EBB, ROOT, interpreter

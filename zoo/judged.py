@@ -26,10 +26,9 @@ def functions_of(row):
 
 
 def culprit_rows(run_dir, truth, ask):
-    """Returns two row numbers among the first ROWS rows of `ebb heap`, counted from 1. The first belongs to the first
-    growing row with the function that keeps the memory, the second to the first row with this function or with one that
-    allocates the memory. A number is 0 if there is no such row. Both are None if the program has no responsible
-    code."""
+    """Returns the numbers, counted from 1, of two of the first ROWS rows of `ebb heap`: the first growing row with the
+    function that keeps the memory, and the first row with this function or with one that allocates the memory. The
+    number of a missing row is 0. Both are None if the program has no responsible code."""
     culprit = truth["culprit"]
     if not culprit:
         return None, None

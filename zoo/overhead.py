@@ -5,11 +5,11 @@ speed.
     zoo/overhead.py [PROGRAM]... [--pairs N] [--lanes N] [--within S] [--json FILE] [--update]
 
 The two runs of a pair follow each other, and pairs alternate between all programs. --lanes runs several programs at a
-time, each on its own CPUs. The second variants of programs are left out, because they differ by only one line. At the
-end, two costs over all programs are printed. The first is the running cost, as a share of the CPU time of all steps
-except the longest ones. The second is the cost per run, which does not depend on the length of the run: its start, its
-end, and scans that are made only a few times. --update writes the cost of each program's steps, including the longest
-steps, to the table of expected results.
+time, each on its own CPUs. Only the first variant of each program is run, because the second differs by only one
+line. At the end, two costs over all programs are printed. The first is the running cost, as a share of the CPU time of
+all steps except the longest ones. The second is the cost per run, which does not depend on the length of the run: its
+start, its end, and scans that are made only a few times. --update writes the cost of each program's steps, including
+the longest steps, to the table of expected results.
 """
 
 import argparse

@@ -131,8 +131,8 @@ def ask(verb, run_dir, *flags):
 
 
 def first_row(run_dir):
-    """Returns a label for the first row of `ebb heap`. The row is the line that allocates the growing memory, not the
-    code that keeps it alive."""
+    """Returns a label for the first row of `ebb heap`. The row shows the line that allocates the growing memory,
+    not the code that keeps it alive."""
     rows = ask("heap", run_dir, "--top", "1").get("rows", [])
     where = rows[0]["where"] if rows else {}
     if not where.get("file"):

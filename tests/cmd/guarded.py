@@ -21,7 +21,7 @@ TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
 
 # With these options the trainer's headroom falls below the reserve after one second, and below the SIGTERM threshold
-# five seconds later. Even a busy machine can request a checkpoint in that time.
+# five seconds later. This is enough time to request a checkpoint, even on a busy machine.
 LINES = ("--limit", "200M", "--reserve", "100M", "--interval", "100ms", "--pressure", "off")
 LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
 

@@ -1,4 +1,4 @@
-"""Starts a detached job and talks to its supervisor through the control socket, as the job server does."""
+"""Starts a detached job and communicates with its supervisor over the control socket, as the job server does."""
 
 import fcntl
 import json

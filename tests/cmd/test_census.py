@@ -132,7 +132,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
         text = run_ebb("census", job.folder, "--top", "3").stdout
         assert f"process {job.facts()['pid']}, step " in text
         is_whole = "at the end of the step, at a cost of" in text and "__main__.kept[" in text
-        # A census that reaches its time limit does not say which names refer to the objects.
+        # A census that reaches its time limit does not list the names that refer to the objects.
         return text if is_whole else None
 
     text = wait_for(census_text, "a census at the end of a step, in words")
@@ -164,7 +164,7 @@ def test_census_of_a_launcher_shows_one_table_per_rank(job):
     assert [p["pid"] for p in doc["processes"]] == [rank]
 
 
-def test_census_without_the_python_package_prints_one_line_error(job):
+def test_census_without_the_python_package_prints_one_error_line(job):
     job.start("sleep", "1000")
     try:
         for operand in (job.folder, job.facts()["pid"]):
@@ -248,7 +248,7 @@ def test_census_of_a_nonexistent_pid_is_refused():
     assert refused_with(run_ebb("census", "2147483646"), "census: ", "no process 2147483646")
 
 
-def test_census_of_a_process_without_ebb_prints_one_line_error():
+def test_census_of_a_process_without_ebb_prints_one_error_line():
     assert refused(run_ebb("census", os.getpid()),
                    f"census: process {os.getpid()} does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 

@@ -140,7 +140,7 @@ def test_compare_command_fails_if_the_peak_is_higher(compare):
     assert "allowed increase: 100 MiB" in result.stdout
 
 
-def test_compare_command_accepts_a_higher_peak_within_the_peak_option(compare):
+def test_compare_command_accepts_an_allowed_increase_of_the_peak(compare):
     assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
 
 
@@ -198,7 +198,7 @@ def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, c
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_sets_option_fail_on_from_its_variable(tmp_path, fail_on, status):
+def test_gitlab_template_passes_its_variable_to_the_fail_on_option(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

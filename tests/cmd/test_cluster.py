@@ -86,7 +86,7 @@ def test_early_growth_of_only_rank_0_is_called_filling(job):
     assert verdict_json(folder)[0]["tree"]["verdict"] == "leaking"
 
 
-def test_leak_on_one_gpu_makes_the_job_verdict_a_leak(job):
+def test_leak_on_one_gpu_makes_the_job_verdict_leaking(job):
     folder = job(2, 2, 200, "gpu=1")
     doc, status = verdict_json(folder)
     assert status == 1 and [gpu["node"] for gpu in doc["gpus"]] == [0, 1]

@@ -52,7 +52,7 @@ def test_ebb_as_container_init_reaps_orphans(tmp_path):
     process, init = start(tmp_path, "--", "sh", "-c", f"touch {tmp_path}/up; exec sleep 600")
     try:
         wait_for((tmp_path / "up").exists, "the job")
-        # Like `kubectl exec`, starts a process in the namespace, whose parent then exits.
+        # Like `kubectl exec`, this starts a process in the namespace; the parent of the process then exits.
         enter = ["nsenter", *([] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]), "--target", str(init),
                  "--pid", "sh", "-c", f"(sh -c 'touch {tmp_path}/in; sleep 0.2' >/dev/null 2>&1 &)"]
         if subprocess.run(enter, capture_output=True).returncode:
@@ -66,7 +66,7 @@ def test_ebb_as_container_init_reaps_orphans(tmp_path):
         process.communicate(timeout=30)
 
 
-def test_ebb_as_container_init_passes_on_sigterm_and_exit_status(tmp_path):
+def test_ebb_as_container_init_forwards_sigterm_and_exit_status(tmp_path):
     process, init = start(tmp_path, "--", "sh", "-c", f"trap 'exit 7' TERM; touch {tmp_path}/up; "
                                                       "while :; do sleep 0.05; done")
     wait_for((tmp_path / "up").exists, "the job")

@@ -148,7 +148,7 @@ def test_job_of_a_killed_supervisor_is_ended_and_marked_lost(guarded):
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_detached_job_without_viewers_is_restarted(guarded):
+def test_guard_restarts_a_detached_job_without_viewers(guarded):
     result = detach(guarded, *LINES, "--restart", "--max-restarts", "1", "--resume-args",
                     "steps=5", *trainer())
     assert result.returncode == 0

@@ -134,7 +134,7 @@ def test_parts_of_the_memory_ledger_add_up_to_rss(leaking):
         assert abs(total - ledger[f"rss_{moment}_bytes"]) <= len(entries)
     assert all(e["low_bytes"] <= e["now_bytes"] + 1 and e["now_bytes"] <= e["high_bytes"] + 1
                for e in entries)
-    # The zoo requires 0.95; this bound is lower because the machine may be busy.
+    # The zoo requires a share of 0.95; this bound is lower because the machine may be busy.
     assert ledger["named_growth_share"] >= 0.9
     assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
 
@@ -362,7 +362,7 @@ def test_diagnosis_escapes_control_codes_in_names(ebb, tmp_path):
     assert diagnosis(table, "--group", "name")["process"]["name"].startswith("\x1b")
 
 
-def test_diagnosis_of_a_process_without_ebb_prints_one_line_error(ebb):
+def test_diagnosis_of_a_process_without_ebb_prints_one_error_line(ebb):
     assert refused_with(ebb("diagnose", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 

@@ -10,7 +10,7 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_heap_export_without_a_profile_prints_one_line_error(ebb, tmp_path, form):
+def test_heap_export_without_a_profile_prints_one_error_line(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
                    f"export: {tmp_path}: no heap history found; ebb run records one for "
                    "every dynamically linked program that runs for at least two seconds, unless "

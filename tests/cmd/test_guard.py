@@ -129,14 +129,14 @@ def stops_without_cgroup(result, doc):
     return True
 
 
-def test_guard_actions_are_the_same_with_the_no_cgroup_option(guarded):
+def test_no_cgroup_option_does_not_change_guard_actions(guarded):
     result = guarded.run(*LINES, "--no-cgroup", *trainer("steps=3000"))
     doc = guarded.facts()
     assert stops_without_cgroup(result, doc)
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_guard_actions_are_the_same_if_cgroup_creation_fails(guarded, open_folder, ebb_as_nobody):
+def test_failed_cgroup_creation_does_not_change_guard_actions(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -373,7 +373,7 @@ def test_recorded_verdict_of_a_restarted_job_equals_live_verdict(guarded):
     assert f"· measured in segment {last}" in run_ebb("verdict", guarded.run_dirs()[0].parent).stdout
 
 
-def test_job_is_restarted_at_most_as_often_as_max_restarts(guarded):
+def test_job_is_not_restarted_more_often_than_max_restarts(guarded):
     result = guarded.run(*LINES, "--restart", "--max-restarts", "1",
                          *trainer("steps=3000", "checkpoint=saved"))
     doc = guarded.facts()

@@ -99,7 +99,7 @@ def test_heap_command_with_top_option_prints_fewer_rows(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_by_option_of_heap_groups_rows_by_file_function_or_module(leaked, by, name):
+def test_heap_rows_can_be_grouped_by_function_or_file_or_stack(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":
@@ -107,7 +107,7 @@ def test_by_option_of_heap_groups_rows_by_file_function_or_module(leaked, by, na
     assert heap(leaked.run)["live"]["bytes"] == pytest.approx(doc["live"]["bytes"])
 
 
-def test_heap_command_can_group_rows_by_library(leaked):
+def test_heap_rows_can_be_grouped_by_library(leaked):
     rows = heap(leaked.run, "--by", "lib")["rows"]
     libraries = [row["native"]["lib"] for row in rows if row["native"]]
     assert len(libraries) == len(set(libraries)) > 0
@@ -288,11 +288,11 @@ def test_heap_command_refuses_a_missing_folder(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path / "file"), "Not a directory")
 
 
-def test_heap_of_folder_without_heap_files_prints_one_line_error(tmp_path):
+def test_heap_of_folder_without_heap_files_prints_one_error_line(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: no heap history found")
 
 
-def test_heap_of_a_process_without_ebb_prints_one_line_error():
+def test_heap_of_a_process_without_ebb_prints_one_error_line():
     assert refused_with(run_ebb("heap", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 

@@ -108,8 +108,8 @@ def test_few_live_samples_remain_after_64_threads_free_all_blocks(job):
     assert result.stdout == "0\n"
     assert header["samples"] > 100
     assert is_consistent(table)
-    # Each of 64 threads allocated and freed 4000 blocks of 10 KB. Some stale samples are detected only later, and
-    # memory that malloc keeps per thread may be sampled.
+    # Each of 64 threads allocated and freed 4000 blocks of 10 KB. Up to 1 % of these bytes may still be listed as live,
+    # because the profiler misses some frees until later. Memory that malloc allocates per thread may be sampled, too.
     few = 3 * max((s.interval for s in table.live()), default=0)
     assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100 + few
 

@@ -50,7 +50,7 @@ def test_heap_of_a_c_program_names_the_allocating_function(tmp_path):
     assert heap(result.run)["cost"]["python"]["version"] is None
 
 
-def test_statically_linked_program_is_unprofiled_and_is_reported(tmp_path):
+def test_statically_linked_program_is_reported_as_unprofiled(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")

@@ -57,7 +57,7 @@ def test_usdt_listener_receives_sampled_allocations_and_frees(job, notes):  # no
                   settings=f"interval={INTERVAL}")
     assert run.returncode == 0, run
     truth, weight, squares, samples, ends, unknown, wrong, later = map(int, run.stdout.split())
-    # on other machines, the test program can set the semaphores but not receive probes
+    # on other processors, the test program can set the semaphores but not receive probes
     if platform.machine() == "x86_64":
         # At high sample rates the sampling interval grows, and with it the weight of each sample.
         assert abs(weight - truth) <= SURE * math.sqrt(squares), (weight, truth, squares)

@@ -46,7 +46,7 @@ def test_invalid_websocket_handshake_is_refused(server, changes, status, sentenc
         assert sentence in json.loads(body)["error"]["message"]
 
 
-def test_viewer_beyond_the_maximum_number_of_viewers_is_refused():
+def test_third_viewer_of_a_server_for_two_viewers_is_refused():
     with Server(viewers=2) as server:
         first, second = Viewer(server), Viewer(server)
         with Viewer(server) as third:
@@ -340,7 +340,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
 
 
 def all_closed(server):
-    """Returns whether the server has closed all viewers: a new state of a job is then sent to no viewer."""
+    """Returns whether the server has disconnected all viewers, so that it sends a new job state to none of them."""
     before = server.counts()["messages"]
     server.job(1, "running")
     return server.counts()["messages"] == before

@@ -131,7 +131,7 @@ def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
 
 
 def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
-    """SIGSTOP stops the supervisors. For the ranks, this is the same as supervisors that hang in a file system."""
+    """The supervisors are stopped by SIGSTOP. To the ranks, they appear the same as if they hung in a file system."""
     job = Job(tmp_path, local, status=3)
     wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
     pids = [node(tmp_path, number)["supervisor_pid"] for number in (0, 1)]
@@ -149,8 +149,8 @@ def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
 
 @pytest.mark.parametrize("who", [["ebb", "ebb-summary"], []])
 def test_ranks_keep_their_exit_status_while_the_shared_folder_hangs(tmp_path, local, who):
-    """The ranks print the summary. Accesses to the folder hang either only in the ranks or also in their
-    supervisors."""
+    """Accesses to the folder hang either only in the processes `ebb` and `ebb-summary`, which print the summary, or in
+    all processes, including the supervisors."""
     shared, hanging = tmp_path / "shared", Hanging(tmp_path / "hangs")
     shared.mkdir()
     job = Job(shared, local, status=3, env=hanging.environment())

@@ -299,12 +299,12 @@ def test_report_requires_one_run_and_report_compare_requires_two(two):
 
 # ---- bad input ----
 
-def test_report_of_empty_folder_prints_one_line_error(tmp_path):
+def test_report_of_empty_folder_prints_one_error_line(tmp_path):
     assert refused_with(run_ebb("report", tmp_path), "report: ", "trace.ebb")
     assert os.listdir(tmp_path) == []
 
 
-def test_report_of_missing_folder_prints_one_line_error(tmp_path):
+def test_report_of_missing_folder_prints_one_error_line(tmp_path):
     assert refused_with(run_ebb("report", tmp_path / "no"), str(tmp_path / "no"))
 
 

@@ -156,7 +156,7 @@ def test_background_run_does_not_change_terminal_settings(shell, tmp_path):
 
 
 def test_two_overlapping_runs_restore_the_terminal_settings(tmp_path):
-    """The second run starts while the first has put the terminal into raw mode, and ends after the first."""
+    """The second run starts while the terminal is in the raw mode set by the first run, and ends after the first."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
                "def start(folder):\n"

@@ -453,7 +453,7 @@ def test_session_of_a_read_only_token_can_only_read(server):
 def test_requests_with_wrong_tokens_are_rate_limited():
     with serving() as s:
         assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
-        # The limit allows one more wrong token every few seconds, so a single refused request might not be observed.
+        # The rate limit accepts one more wrong token every few seconds, so a single request might not be refused.
         assert wait_for(lambda: login(s, "wrong")[0].status == 429, "wrong tokens to be refused")
         assert login(s, s.token)[0].status == 200  # Wrong tokens must not lock the owner out.
         assert s.get("/jobs").status == 200
@@ -561,7 +561,7 @@ def test_unread_http_responses_use_bounded_memory(server):
     refused, sockets, sipped_s = 0, [], time.monotonic()
     with contextlib.ExitStack() as stack:
         while refused < 3 and len(sockets) < 100:
-            # Without any reads, the server would soon close the connection.
+            # If a client read nothing, the server would soon close its connection.
             if time.monotonic() - sipped_s > 5:
                 sip(sockets)
                 sipped_s = time.monotonic()
@@ -904,7 +904,7 @@ def test_waiting_clients_with_read_only_token_leave_slots_for_owner(server):
                 readers.remove(s)
         assert len(readers) == 128
         own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
-        # The waiting requests of other clients must not affect a request of the owner.
+        # The waiting requests of other clients must not delay the owner's requests.
         assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409
         assert select.select(own, [], [], 0)[0] == []
         server.post(f"/jobs/{number}/cancel", {"grace_s": 0})

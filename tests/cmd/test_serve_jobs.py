@@ -116,7 +116,7 @@ def test_server_memory_and_open_files_do_not_grow_with_large_jobs(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_peak_and_learned_memory_request_equal_those_in_run_json(server):
+def test_server_learns_peak_and_memory_request_from_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -416,7 +416,7 @@ sleep 600
 """
 
 
-def test_daemon_without_ebb_variables_is_found_by_its_cgroup(server):
+def test_leftover_daemon_without_ebb_variables_is_found_by_cgroup(server):
     number = server.submit("sh", "-c", DAEMON, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.endswith(b"\n"), "the daemon")
     pid = int(server.get(f"/jobs/{number}/log").body)

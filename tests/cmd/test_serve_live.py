@@ -85,7 +85,7 @@ def test_viewer_receives_a_job_from_start_to_end(server, tmp_path):
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 
 
-def test_live_subscription_to_a_nonexistent_job_is_answered(server):
+def test_live_viewer_of_a_nonexistent_job_receives_message_removed(server):
     number = server.submit("true")
     server.wait(number)
     with allowed(server) as viewer:
@@ -93,7 +93,7 @@ def test_live_subscription_to_a_nonexistent_job_is_answered(server):
         assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
 
 
-def test_machine_message_of_live_stream_has_the_machine_api_keys(server):
+def test_machine_message_of_live_stream_has_the_keys_of_machine_api(server):
     with allowed(server) as viewer:
         viewer.want(machine=True)
         machine = viewer.message("machine")

@@ -528,7 +528,7 @@ def h200(name, *options):
     return verdict(DATA / f"h200-{name}.csv", "--marks", DATA / f"h200-{name}.marks.jsonl", *options)
 
 
-def test_growth_by_lazily_opened_images_is_plateaued_after_epoch_one():
+def test_growth_from_lazily_opened_images_is_called_plateaued():
     doc = h200("lazy-pil")
     assert doc["verdict"] == "plateaued"
     assert doc["growth_ended"]["step"] == 83

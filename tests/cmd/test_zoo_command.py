@@ -107,7 +107,7 @@ def test_temporary_files_of_a_killed_zoo_program_are_removed(tmp_path, monkeypat
 
 def test_interrupted_zoo_program_leaves_no_folder(tmp_path):
     program = ("import signal, sys, time; sys.path.insert(0, 'zoo'); import common\n"
-               # A child of a process that ignores SIGINT would ignore it, too.
+               # The test process may ignore SIGINT, and its children inherit this setting.
                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                "job = common.Job('about', '--leak', 'leak')\n"
                "print(job.folder, flush=True)\n"

@@ -76,7 +76,7 @@ def torch_python():
     return python.absolute()
 
 
-def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder):
+def test_requeued_job_reaches_the_weights_of_an_uninterrupted_job(cluster, ebb, folder):
     torch = torch_python()
     (folder / "distributed.py").write_text(DISTRIBUTED)
     port = free_ports(2)

@@ -17,7 +17,7 @@ def lines(text):
     return sorted(line for line in text.splitlines() if not line.startswith("srun: job "))
 
 
-def test_run_on_two_nodes_is_recorded_and_names_its_leaking_rank(cluster, ebb, folder):
+def test_run_on_two_nodes_is_recorded_with_its_leaking_rank(cluster, ebb, folder):
     result = cluster.srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "train.py", 240, 3, 2, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert lines(result.stdout) == [f"rank {n} finished" for n in range(4)]

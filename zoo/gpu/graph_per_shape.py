@@ -1,6 +1,6 @@
-"""A teacher model is replayed from CUDA graphs, one per key. The key consists of the shape and of the temperature. The
-temperature is annealed, so every third batch has a new key and captures another graph. With --fixed the key is only the
-length, so there are six graphs."""
+"""A teacher model is replayed from CUDA graphs, one for each pair of sequence length and temperature. The temperature
+changes every third step, so no pair recurs and every step captures a new graph. With --fixed there is one graph per
+length, six in total."""
 import torch
 from torch import nn
 

@@ -29,8 +29,8 @@ class SparseTable:
         self.touched = set()
 
     def update(self, step, gradient):
-        """Adds GRADIENT to one row in each of NEW pages: first in untouched pages, then in the
-        same pages again."""
+        """Adds GRADIENT to one row in each of NEW pages. The pages are untouched until each page
+        has been used once."""
         pages = [(step * NEW + i) % PAGES for i in range(NEW)]
         for page in pages:
             row = page * ROWS_IN_PAGE + random.randrange(4)

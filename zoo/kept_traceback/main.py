@@ -19,7 +19,7 @@ refs = []  # weak references to all decoded images that are still alive
 
 
 class Picture(numpy.ndarray):
-    """The pixels of one image, held by an object of its own as in real decoders."""
+    """An image. Like real decoders, this program returns its own type, not a plain array."""
 
 
 class Pictures:

@@ -39,7 +39,7 @@ class Cache:
 
 
 def spectrogram(clip, offset, frames):
-    """A spectrogram has 129 bands of 4 bytes and 400 to 1000 frames: 0.2 to 0.5 MB."""
+    """A spectrogram has 400 to 1000 frames of 129 floats each: 0.2 to 0.5 MB."""
     t = np.arange(offset, offset + frames * 40)
     wave = np.sin(t * (0.01 + clip * 1e-4)).reshape(frames, 40)
     return np.abs(np.fft.rfft(wave, 256)).astype(np.float32)

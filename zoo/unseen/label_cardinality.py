@@ -1,5 +1,5 @@
 """An asyncio service without steps or torch: a middleware keeps a histogram of durations per path. Each path contains a
-customer number. With --route it is kept per route. There is also a table of 200 MB. (otari #264, shenyu #6671)"""
+customer number. With --route there is one per route. There is also a table of 200 MB. (otari #264, shenyu #6671)"""
 import asyncio
 import random
 import time

@@ -1,6 +1,6 @@
-"""An asyncio service without steps segments pictures in small batches. Clients fetch their results later; one in six never does,
-and a sweep removes results that nobody has used for eight seconds. With --touch the sweep reads each entry by a method that also
-counts as a use of it, so no entry expires. (docling-serve #185, libstorage #225)"""
+"""An asyncio service without steps segments pictures in small batches. Clients fetch their results later; one client
+in six never does, and a sweep removes results that nobody has used for eight seconds. With --touch the sweep reads each entry by a
+method that also counts as a use of it, so no entry expires. (docling-serve #185, libstorage #225)"""
 import asyncio
 import random
 import time

@@ -1,5 +1,5 @@
 """Four micro-batches per step, from scans that are decoded in the first epoch. The losses are kept, to compute the mean
-of the last hundred. backward frees the tensors saved in a loss's graph, but not the nodes of the graph, about NODES
+of the last hundred. backward frees the tensors saved in a loss's graph, but not its nodes, which take about NODES
 bytes. --item keeps only numbers."""
 import io
 

@@ -73,7 +73,7 @@ class Packer:
 
     def pack_row(self, row):
         packed, total = self.module.pack(row.tobytes(), self.give_back)
-        if sys.getrefcount(packed) > 2:  # getrefcount counts this variable and its own argument
+        if sys.getrefcount(packed) > 2:  # the two are this variable and getrefcount's argument
             self.lost += sys.getsizeof(packed)
         return np.frombuffer(packed, np.uint8)[:512].astype(np.float32) / 255, total
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs programs that were not used to develop ebb, and prints ebb's results beside the truth.
 
-Exits with 1 if a program fails, or a result is worse than in the table of expected results (expected.json). Results
-that are also wrong in this table are reported as known defects.
+Exits with 1 if a program fails, or a result is worse than in the table of expected results (expected.json). A wrong
+result that this table expects is reported as a known defect.
 """
 
 import argparse
@@ -190,8 +190,8 @@ def same_function(have, want):
 
 def culprit_row(run_dir, truth):
     """Returns (row, is_line). The row is the number of the first of the top three rows of `ebb heap` that names the
-    responsible code, or 0 if none does. is_line is false if the row shows a line outside the program, which was
-    called by a line of the program."""
+    responsible code, or 0 if none does. is_line is false if the row shows the
+    line of a library that the program called, not a line of the program."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 
