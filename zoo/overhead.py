@@ -107,8 +107,8 @@ def empty_s():
 
 
 def parts(watched, alone, start_and_end_s):
-    """Returns the CPU time that ebb adds to a run. CPU time of the job's processes other than its first one is part of
-    the start-up cost."""
+    """Returns the cost that ebb adds to a run, as shares and in seconds. CPU time of the job's processes other than
+    its first one is part of the start-up cost."""
     meanwhile_s = max(0.0, watched.own_s - start_and_end_s) * watched.steps_wall_s / watched.wall_s
     usual = watched.usual_s / alone.usual_s - 1
     running = usual + meanwhile_s / alone.steps_s

@@ -141,8 +141,8 @@ def first_row(run_dir):
 
 
 def diagnosis_cells(run_dir, truth):
-    """Returns the first hypothesis of `ebb diagnose`, whether it is right, and the share of the
-    growth that it explains."""
+    """Returns the first hypothesis of `ebb diagnose`, whether it is right, the share of the growth
+    that the ledger explains, and the label of the first row of `ebb heap`."""
     doc = ask("diagnose", run_dir)
     ranked = doc.get("hypotheses") or [{"key": "-"}]
     first = ranked[0]["key"]

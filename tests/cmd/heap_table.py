@@ -180,7 +180,7 @@ class Receiver:
         self.socket.close()
 
     def receive(self, timeout_s):
-        """Receives the next heap table; returns it with the process that sent it."""
+        """Receives the next heap table; returns (pid of the sender, table)."""
         self.socket.settimeout(timeout_s)
         connection, _ = self.socket.accept()
         with connection:

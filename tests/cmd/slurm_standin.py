@@ -74,7 +74,7 @@ class Slurm:
 
 
 def _below(pid):
-    """Returns all descendants of a process, and orphans in its session."""
+    """Returns the pids of all descendants of a process."""
     found, parents = [], {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

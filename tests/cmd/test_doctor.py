@@ -32,7 +32,7 @@ def findings(result):
 
 
 def groups():
-    """Returns the cgroups of all jobs of ebb on this machine."""
+    """Returns all cgroups on this machine that ebb created."""
     return {os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")}
 

@@ -53,7 +53,7 @@ def gpu_samples(table):
 
 
 def gpu_of(table, sample):
-    """Returns the function name of the outermost frame."""
+    """Returns the GPU index of a sample, which is part of its outermost frame."""
     word = table.stack(sample.site)[-1]
     assert word & ~0xFFFF == GPU_FRAME
     return word & 0xFFFF

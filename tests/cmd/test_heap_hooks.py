@@ -245,7 +245,7 @@ def assert_near(estimate, truth, interval):
 
 
 def site_names(table, sites, name):
-    """Maps each call site to the function that contains it. NAME is the program of the call sites."""
+    """Returns a function that maps a call site to the name of the function in program NAME that contains it."""
     module = 1 + next(i for i in range(table.header()["modules"])
                       if table.module_path(i).endswith("/" + name))
 

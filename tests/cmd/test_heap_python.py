@@ -64,8 +64,8 @@ class Profiled:
 
 
 def stacks_by_size(table, python, least):
-    """Returns the stack of each sample of at least LEAST bytes: tuples of (file, function, line), innermost frame
-    first."""
+    """Returns {size: stack} for the samples of at least LEAST bytes. A stack is a list of (file, function, line),
+    innermost frame first."""
     samples = [sample for sample in table.live() if sample.size >= least]
     stacks = table.python_stacks(python, {sample.site for sample in samples})
     return {sample.size: stacks[sample.site] for sample in samples}

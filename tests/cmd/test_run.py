@@ -346,7 +346,7 @@ def test_peak_of_short_lived_children_is_read_from_the_cgroup(tmp_path, ebb):
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
 def test_peak_without_a_cgroup_includes_all_processes_of_the_job(tmp_path, options):
     def all_sampled():
-        """Returns whether a sample of each child has the child's final size, within 1 MiB."""
+        """Returns whether the last sample of each child shows its final size, less 1 MiB at most."""
         seen = {}
         for o in recorded(tmp_path / "ebb-runs" / "latest"):
             if o["type"] == "sample":

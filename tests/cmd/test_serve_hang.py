@@ -36,7 +36,7 @@ def serving_shared(slurm, hanging, tmp_path, *arguments):
 
 
 def waiting(tmp_path, name):
-    """Returns a command that waits until the file NAME exists and then appends to the file NAME.ran."""
+    """Returns a command that appends a line to the file NAME.ran and then waits until the file NAME exists."""
     return ["sh", "-c", f"echo x >>{tmp_path}/{name}.ran; until test -e {tmp_path}/{name}; do sleep 0.05; done"]
 
 

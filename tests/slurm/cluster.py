@@ -68,7 +68,7 @@ def why_not():
 
 
 def free_ports(count):
-    """Finds COUNT consecutive free ports."""
+    """Finds COUNT consecutive free ports; returns the first of them."""
     for first in range(20000 + os.getpid() % 1000 * 10, 31000, count):
         sockets = []
         try:

@@ -8,7 +8,7 @@ TWO_BY_TWO = ("-N2", "--ntasks-per-node=2")
 
 
 def times(folder, word):
-    """Returns the time at which each rank logged WORD."""
+    """Returns {rank: the times at which it logged WORD}."""
     found = {}
     for path in folder.glob("log.*"):
         for line in path.read_text().splitlines():

@@ -22,7 +22,7 @@ EBB = os.environ.get("EBB_BINARY", str(pathlib.Path(__file__).resolve().parent.p
 
 
 def ask():
-    """ebb reads each heap table once per second."""
+    """Returns the GPU heap. Waits first, because ebb reads each heap table only once per second."""
     time.sleep(1.2)
     done = subprocess.run([EBB, "heap", "--gpu", "--json", os.environ["EBB_RUN_DIR"], "--pid", str(os.getpid())],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30, check=False)

@@ -38,7 +38,7 @@ class Uploader(threading.Thread):
         self.waiting, self.sent = queue.Queue(), []
 
     def stage(self, step, model, optimizer):
-        """Returns a copy of the weights that is independent of further training."""
+        """Sends the uploader a copy of weights and moments, which further training does not change."""
         arrays = {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
         for number, state in enumerate(optimizer.state.values()):
             for key in ("exp_avg", "exp_avg_sq"):

@@ -47,7 +47,7 @@ class Exporter(threading.Thread):
         self.address, self.queue, self.ended = address, collections.deque(maxlen=ROOM if newest else None), threading.Event()
 
     def add(self, step, features):
-        """Packs the features of a step."""
+        """Packs the features of a step and adds them to the queue."""
         packed = io.BytesIO()
         np.savez(packed, step=step, features=features.numpy(), histogram=np.histogram(features.numpy(), 64)[0])
         self.queue.append(packed.getvalue())

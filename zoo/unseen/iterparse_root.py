@@ -37,7 +37,7 @@ class Annotations:
 
 
 def pictures(clear):
-    """Yields the boxes of each picture, and their classes."""
+    """Yields the boxes of each picture, their classes, and the number of elements in the root."""
     root = None
     for event, element in ElementTree.iterparse(Annotations(), events=("start", "end")):
         if root is None:

@@ -21,7 +21,7 @@ def read(parts, seconds):
 
 
 def kernel_matrix(batch):
-    """Returns the matrix of all pairs, which is too large to be kept."""
+    """Returns the mean of the matrix of all pairs, which is too large to be kept."""
     side = 5600
     full = np.empty((side, side))
     for row in range(0, side, 700):

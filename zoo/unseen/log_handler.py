@@ -62,7 +62,7 @@ def log_gradients(step, model):
 
 
 def preprocess():
-    """Yields batches of widely varying size, sometimes with a long document."""
+    """Returns a batch of random length; sometimes needs a large temporary array for a long document."""
     length = int(np.clip(random.lognormvariate(3.2, 0.9), 4, 600))
     ids = torch.randint(0, 330_000, (8, length))
     if random.random() < 0.3:

@@ -22,7 +22,7 @@ def make_task(generator):
 
 
 def adapt(net, x, y, functional):
-    """Returns a copy of the network, and its weights after one inner step as functions of the initial weights."""
+    """Returns a copy of the network, its weights after one step as functions of the initial ones, and the gradients."""
     learner = copy.deepcopy(net)
     loss = nn.functional.mse_loss(learner(x), y)
     if functional:

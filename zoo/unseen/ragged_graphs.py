@@ -19,7 +19,7 @@ class Graphs(Dataset):
 
 
 def build_graph(nodes, seed):
-    """Returns, for each node, a list of neighbours with weights."""
+    """Returns, for each node, the weights of its edges."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(int(k)) for k in rng.integers(16, 160, nodes)]
 

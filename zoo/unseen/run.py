@@ -190,8 +190,8 @@ def same_function(have, want):
 
 def culprit_row(run_dir, truth):
     """Returns (row, is_line). The row is the number of the first of the top three rows of `ebb heap` that names the
-    responsible code, or 0 if none does. is_line is false if the row shows the
-    line of a library that the program called, not a line of the program."""
+    responsible code, or 0 if none does. is_line is false if the row shows a line of a
+    library that the program called, not a line of the program."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 

@@ -50,7 +50,7 @@ class Feed:
             yield torch.from_numpy(pictures), torch.from_numpy(labels)
 
     def release(self):
-        """Closes the block of the last batch, or puts it aside."""
+        """Closes the block of the last batch, or puts it aside if its batch is still in use."""
         if self.retry:
             self.aside = [block for block in self.aside if not closed(block)]
         if self.block is not None and not closed(self.block):
