@@ -209,7 +209,7 @@ def test_attach_command_with_all_option_includes_child_processes(attach, install
         assert started == stopped
 
 
-def test_attach_works_if_the_interpreter_file_was_deleted_or_renamed(attach, installed, tmp_path):
+def test_attach_works_if_a_renamed_interpreter_file_was_deleted(attach, installed, tmp_path):
     if not os.path.exists("/usr/bin/python3"):
         pytest.skip("the Python to copy is missing")
     copy = tmp_path / "renamed"

@@ -1,5 +1,5 @@
-"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory, because the kernel would not
-kill them either. The programs are in bench/guard/lived.py, which runs them in a cgroup without ebb."""
+"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory: the kernel would not kill them
+either. bench/guard/lived.py has the programs of these jobs and checks in a cgroup that they survive without ebb."""
 
 import os
 import sys

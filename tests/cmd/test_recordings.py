@@ -72,7 +72,7 @@ def test_exported_table_equals_the_table_that_was_imported(ebb, recording):
     assert all(r["anon_bytes"] == "" for r in rows)
 
 
-def test_jsonl_export_contains_every_record_type(ebb, tmp_path):
+def test_jsonl_export_has_header_processes_samples_and_marks(ebb, tmp_path):
     out = make_recording(write(tmp_path / "x.csv", TABLE), tmp_path / "x.ebb",
                          write(tmp_path / "m.jsonl", MARKS))
     objects = [json.loads(line) for line in exported(ebb, out, "--jsonl").splitlines()]

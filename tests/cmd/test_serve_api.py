@@ -649,7 +649,7 @@ def test_page_and_assets_have_a_strict_content_security_policy(server):
     assert server.ask("GET", "/assets/nosuch.js").status == 404
 
 
-def test_every_response_has_security_headers(server, done):
+def test_api_responses_have_security_headers(server, done):
     for path in ("/api/v1/jobs", f"/api/v1/jobs/{done}/log", "/api/v1/nosuch", f"/api/v1/jobs/{done}/report"):
         headers = server.ask("GET", path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -1048,7 +1048,7 @@ def test_state_file_of_a_wrong_type_is_refused_at_server_start(tmp_path, kind, n
     assert result.returncode == 2 and sentence.startswith("ebb: serve: ") and name in sentence, result
 
 
-def test_every_serve_option_is_accepted_in_the_config_file(tmp_path):
+def test_command_line_overrides_options_of_the_serve_config_file(tmp_path):
     config = tmp_path / "serve.conf"
     config.write_text("# a server\nslots = 3\nmemory = 1G\nkeep = 2d,10,1G\nallow-host = a.example, b.example\n"
                       "log-format = text\ngrace = 1s\n")

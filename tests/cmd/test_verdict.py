@@ -248,7 +248,7 @@ def test_verdict_of_constant_memory_is_stable(tmp_path):
     (b"t,\x1b[31mother\n0,1\n", ["\\e[31mother"]),
 ])
 @pytest.mark.parametrize("command", ["verdict", "report", "diagnose"])
-def test_every_command_refuses_an_unreadable_table(ebb, tmp_path, command, content, parts):
+def test_verdict_report_and_diagnose_refuse_an_unreadable_table(ebb, tmp_path, command, content, parts):
     (tmp_path / "bad.csv").write_bytes(content)
     result = ebb(command, tmp_path / "bad.csv")
     assert refused_with(result, f"ebb: {command}: ", *parts)

@@ -1,4 +1,4 @@
-"""A C library decodes sound into buffers of its own, which are never freed."""
+"""A C library allocates the buffers into which it decodes sound; the program never frees them."""
 
 import ctypes
 import sys

@@ -16,7 +16,7 @@ WIDTH = 4096  # 64 x 4096 floats are 1 MiB of activations per step
 
 
 class Watched(nn.Module):
-    """When the gradient is computed, reports how often a hidden unit was active."""
+    """Whenever a gradient is computed, records the fraction of hidden units that were active."""
 
     def __init__(self, twin):
         super().__init__()

@@ -19,7 +19,7 @@ refs = []  # weak references to all decoded images that are still alive
 
 
 class Picture(numpy.ndarray):
-    """An image. Like real decoders, this program returns its own type, not a plain array."""
+    """An image. Like a real decoder, decode() uses its own type, not a plain array."""
 
 
 class Pictures:

@@ -14,7 +14,7 @@ BATCH = 8
 
 
 class Averager:
-    """Returns the mean of all weights so far."""
+    """Keeps the weights of every step, to average them later."""
 
     def __init__(self, twin):
         self.history = []

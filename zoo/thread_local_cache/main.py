@@ -26,7 +26,7 @@ running = []  # keeps alive the queue of each pool, as an idle worker thread wou
 
 
 class Scratch:
-    """Returns the scratch buffer of a thread, created at its first use."""
+    """The scratch buffer of a thread, created when the thread first needs it."""
 
     def __init__(self):
         self.data = numpy.ones(SCRATCH, numpy.float32)
@@ -34,7 +34,7 @@ class Scratch:
 
 
 def augment(rows):
-    """Adds noise through the thread's own buffer."""
+    """Scales the rows, using the buffer of the current thread."""
     if not hasattr(local, "scratch"):
         local.scratch = Scratch()
     view = local.scratch.data[: rows.size].reshape(rows.shape)

@@ -47,7 +47,7 @@ class Cleaner:
         return RARE.sub("", text)
 
     def collate(self, items):
-        """Returns the trigrams of all documents in one array, the index at which each document begins, and the labels."""
+        """Returns the trigrams of all documents in one array, the start of each document in it, and the labels."""
         rows = []
         for text, _ in items:
             letters = np.frombuffer(self.clean(text).encode(), np.uint8).astype(np.int64)

@@ -1,5 +1,5 @@
 """Policy gradients with two environments in processes of their own. Each records pictures for a film, in case the
-trainer requests one. It never does, so the pictures of all episodes stay in the environments' processes. With --trim an
+trainer requests one. The trainer never does, so the pictures of all episodes stay in these processes. With --trim an
 environment removes them at the start of an episode. No epochs. (stable-baselines3 #2134, Gymnasium #1444)"""
 import multiprocessing
 
