@@ -67,7 +67,7 @@ def test_submitted_job_runs_and_succeeds(client, tmp_path):
     assert f"{number}  first" in client("jobs", "--name", "first").stdout
 
 
-def test_job_with_missing_program_fails_with_status_127(client):
+def test_wait_command_exits_with_125_if_the_job_program_is_missing(client):
     number = client.submit("--", "/no/such/program")
     result = client("wait", number)
     assert (result.returncode, result.stderr) == (125, "")

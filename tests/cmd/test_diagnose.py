@@ -366,7 +366,7 @@ def test_diagnosis_of_a_process_without_ebb_prints_one_error_line(ebb):
     assert refused_with(ebb("diagnose", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
-def test_diagnose_command_refuses_a_nonexistent_pid(ebb):
+def test_diagnose_command_refuses_an_invalid_pid(ebb):
     assert refused_with(ebb("diagnose", "0"), "diagnose: ", 'invalid process id "0"')
 
 

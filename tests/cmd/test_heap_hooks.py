@@ -177,7 +177,7 @@ def test_job_with_a_seccomp_filter_that_kills_is_not_profiled(job):
     assert job.tables() == []
 
 
-def test_file_size_limit_does_not_kill_profiled_job(job):
+def test_job_with_a_file_size_limit_survives_unprofiled(job):
     assert job.run("confined", "limit", settings="interval=1000000", check=True).stdout == "0\n"
     assert job.tables() == []
 

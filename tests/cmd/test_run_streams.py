@@ -525,7 +525,7 @@ def test_file_size_limit_stops_the_recording_but_not_the_job(tmp_path):
     assert "File too large" in result.stderr
 
 
-def test_job_inherits_sigpipe_and_sigxfsz_dispositions(tmp_path):
+def test_sigpipe_and_sigxfsz_are_not_ignored_in_the_job(tmp_path):
     look = "grep SigIgn /proc/self/status"
     result = subprocess.run([binary(), "run", "-q", "--", "sh", "-c", look], cwd=tmp_path,
                             env=environment(), stdout=subprocess.PIPE, text=True,

@@ -153,7 +153,7 @@ def test_documentation_lists_every_api_path(document):
 
 # ---- jobs ----
 
-def test_job_submitted_through_the_api_runs_and_succeeds(server):
+def test_job_submitted_through_the_api_runs_and_reports_its_status(server):
     number = server.submit("sh", "-c", "echo $WORD; exit 3", name="three", env={"WORD": "hi"})
     job = server.wait(number)
     assert (job["state"], job["status"], job["name"]) == ("failed", 3, "three")

@@ -163,7 +163,7 @@ def test_crashing_job_does_not_affect_the_server_or_other_jobs(server):
 
 # ---- cancellation ----
 
-def test_running_job_has_no_verdict_before_its_first_samples(server):
+def test_job_with_samples_has_no_verdict_about_missing_readings(server):
     number = hold(server)
     wait_for(lambda: (server.job(number)["memory"] or {}).get("job_bytes"), "its memory is known")
     assert (server.job(number)["verdict"] or {}).get("sentence") != "there are no readings"
