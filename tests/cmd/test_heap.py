@@ -425,7 +425,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
         # At most one snapshot per second is added to the heap history.
         wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
         assert 70 * round <= living.held(living.pid) <= 90 * round
-    assert 210 <= living.held(living.job.pid) <= 270 # Instead of the job's pid, that of its `ebb run` is also accepted.
+    assert 210 <= living.held(living.job.pid) <= 270  # The pid of `ebb run` is accepted, too.
     living.end()
     assert 210 <= living.held(living.run) <= 270
 

@@ -403,7 +403,7 @@ def asked_with(server, headers, done):
 
 
 def test_session_cookie_without_the_session_key_grants_no_access(server, done):
-    """Browsers send a cookie to every port of a host, so another user's server could receive it."""
+    """Browsers send a cookie to every port of a host, so a server of another user could receive the cookie."""
     answer, session = login(server, server.token)
     _, other = login(server, server.token)
     before = server.get("/jobs").json()["jobs"][0]["id"]
@@ -761,7 +761,7 @@ def test_malformed_http_requests_are_refused(server, head):
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 ") or (REFUSES_ITSELF and not said), said
-    # The ambiguous request is also sent as the second request on a connection.
+    # The malformed request is also sent as the second request on a connection.
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
 
@@ -973,7 +973,7 @@ def test_server_memory_and_descriptors_are_constant_under_requests(server, done)
     wait_for(lambda: not server.get("/jobs?state=active").json()["jobs"], "the jobs of others to end")
     round_of_all(120)
     before = kept_by(server)
-    round_of_all(240 if IS_SANITIZED else 1200)  # sanitizers need too much memory themselves
+    round_of_all(240 if IS_SANITIZED else 1200)  # sanitizers use too much memory for more rounds
     wait_for(lambda: kept_by(server)[0] <= before[0] + 2, "descriptors to go")
     wait_for(lambda: kept_by(server)[1] == 0, "children to go")
     # AddressSanitizer keeps freed memory in quarantine, so a sanitized server grows.

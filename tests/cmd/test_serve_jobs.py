@@ -104,7 +104,7 @@ def test_server_memory_and_open_files_do_not_grow_with_large_jobs(server):
     server.wait(first)
     server.get("/jobs")
     rss, files = rss_bytes(pid), open_files(pid)
-    for i in range(3 if IS_SANITIZED else 10):  # sanitizers need too much memory themselves
+    for i in range(3 if IS_SANITIZED else 10):  # sanitizers use too much memory for more jobs
         job = run_large_job(server, server.folder / f"go{i}")
         assert job["state"] == "succeeded", job
         assert job["memory"]["peak_bytes"] > SEEN

@@ -1,4 +1,4 @@
-"""The beginning of every block stays allocated, and the free rest of its page is too small for another block."""
+"""The beginning of every block stays allocated; the rest of its page is free, but too small for another block."""
 
 import sys
 from pathlib import Path

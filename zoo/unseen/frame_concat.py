@@ -1,4 +1,4 @@
-"""Softmax regression without torch. The scores of each evaluation are appended to one structured array, as to a data
+"""Softmax regression without torch. The scores of each evaluation are appended to one structured array, as rows are to a data
 frame; --window keeps only those of the last two evaluations."""
 import numpy as np
 import kit

@@ -1,6 +1,6 @@
 """Entity embeddings with noisy batches. A debug log of gradients
 is written through logging.MemoryHandler, which buffers it. The
-program sends its marks to the socket itself, without the ebb
+program sends its marks directly to the socket, without the ebb
 package.
 """
 import _held

@@ -24,7 +24,7 @@ libc.mallinfo2.restype = Mallinfo
 
 
 def live():
-    """Returns the bytes in use according to malloc, because the events are not Python objects."""
+    """Returns the bytes in use according to malloc; the events are not Python objects."""
     info = libc.mallinfo2()
     return info.uordblks + info.hblkhd
 
