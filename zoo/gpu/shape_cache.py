@@ -1,5 +1,5 @@
-"""Attention with a relative-position bias that is computed once for each shape. The key includes the offset of the
-text, so that no key occurs again. --fixed omits the offset, so that the cache is full after one epoch."""
+"""Attention with a cache of relative-position biases, which depend only on the length of the text. The cache key also
+includes the offset of the text, so no key recurs. --fixed omits the offset, so the cache is full after one epoch."""
 import torch
 from torch import nn
 

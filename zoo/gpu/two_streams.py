@@ -1,5 +1,5 @@
 """Batches are copied ahead on a separate stream. Each copy should be kept until its event shows that it is complete.
-The test is inverted, so no copy is ever released; --fixed tests correctly."""
+The test for this is inverted, so complete copies are never released; --fixed corrects the test."""
 import torch
 from torch import nn
 
@@ -9,7 +9,7 @@ BATCH, WIDTH = (4, 64) if TINY else (512, 2048)
 
 
 class Ahead:
-    """Returns the next batch on the device, which was copied during the computation of the previous one."""
+    """Yields batches on the device. Each is copied while the previous one is still in use."""
     in_flight = []  # kept between epochs, because a copy may still be in progress when an epoch ends
 
     def __init__(self, loader):

@@ -1,6 +1,6 @@
-"""A thread sends a picture of the features of each step to a collector. In the third of five epochs the collector stops
-answering, and from then on the exporter keeps in its queue all pictures that it cannot send. --newest keeps the newest
-ten. (tcollector #96, Diamond #329)"""
+"""A thread sends the features of each step to a collector. In the third of five epochs the collector stops answering,
+and from then on the thread keeps in its queue all features that it cannot send. --newest keeps only those of the newest
+ten steps. (tcollector #96, Diamond #329)"""
 import collections
 import io
 import socket

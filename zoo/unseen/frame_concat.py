@@ -1,5 +1,5 @@
-"""Softmax regression without torch. The scores of each evaluation are appended to one structured array, as rows are to a data
-frame; --window keeps only those of the last two evaluations."""
+"""Softmax regression without torch. The scores of each evaluation are appended to one structured array, like rows to
+a data frame; --window keeps only those of the last two evaluations."""
 import numpy as np
 import kit
 from marks import teller

@@ -1,6 +1,6 @@
-"""A C library maps memory for a spectrum with a guard page and a tail, but unmaps only the requested length, so the
-tail of 64 pages stays mapped after each call. With --long-only this happens only for long clips, which occur from the
-third epoch on. Both variants leak. Uses only numpy."""
+"""A C library maps memory for a spectrum and a tail of 64 pages, but unmaps only the memory of the spectrum, so the
+tail stays mapped after each call. With --long-only this happens only for long clips, which occur from the third epoch
+on. Both variants leak. Uses only numpy."""
 import ctypes
 import shutil
 import subprocess
