@@ -1,4 +1,4 @@
-/* Gives the terminal views and the guard access to the engine's state. */
+/* Functions through which the terminal views and the guard access the engine's state. */
 #include "engine/private.h"
 
 #include <errno.h>

@@ -75,7 +75,8 @@ bool mark_is(const struct mark *m, const char *key, const char *word);
 bool mark_line_is(const struct mark_line *line, const char *key);
 /* The value of KEY as a number; NAN if it is missing or invalid. */
 double mark_get_number(const struct mark *m, const char *key);
-/* Gets the decoded whole number of LINE. Returns false if its key is not one of STEP, RANK, … */
+/* Gets the integer that mark_parse decoded from LINE, a line of M. Returns false if LINE's key is
+ * not an integer key (STEP, RANK, …). */
 bool mark_line_number(const struct mark *m, const struct mark_line *line, int64_t *ret);
 
 /* Splits the name of a series in a recording, such as "heap_live_bytes@4711", into name and pid (0

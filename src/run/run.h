@@ -232,7 +232,7 @@ struct run {
     struct run_table table;
     /* true if reading stopped at until_ns or until_step before the end of the recording */
     bool is_cut;
-    bool has_failed; /* true if memory ran out, so the run is incomplete */
+    bool has_failed; /* true if ebb could not allocate memory for all data of the run */
     struct trace_reader_damage damage;
 };
 

@@ -195,9 +195,8 @@ static size_t slots_before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
-/* Returns true if the last of the N slots contains a spike that was cut short by the end of the
- * samples. Only a block's highest reading shows a spike shorter than the block. At least two
- * earlier spikes must have been as high. */
+/* Returns true if the last of the N slots looks like a spike that was cut short by the end of the
+ * samples: it exceeds the slot before it by about as much as at least two earlier spikes did. */
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;

@@ -71,7 +71,7 @@ def test_junit_file_marks_an_undecided_job_as_skipped(run, tmp_path):
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_short_job_exits_with_3_under_the_option_fail_on_undecided(run):
+def test_fail_on_undecided_makes_ebb_exit_with_3_for_a_short_job(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 

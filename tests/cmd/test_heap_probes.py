@@ -67,7 +67,7 @@ def test_usdt_listener_receives_sampled_allocations_and_frees(job, notes):  # no
 
 
 def test_unsampled_malloc_and_free_do_not_read_probe_semaphores(notes):
-    """Probes cost nothing for unsampled blocks: the functions that handle them do not read the semaphores."""
+    """Probes cost nothing for unsampled blocks: malloc, free and calloc do not read the semaphores of the probes."""
     if not shutil.which("objdump") or platform.machine() != "x86_64":
         pytest.skip("objdump for x86_64 is not installed")
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", LIBRARY],

@@ -217,8 +217,8 @@ def state():
 
 
 class Hooked:
-    """The GOT slots, memory protections, allocators and Python objects of this process, which ebb
-    may change."""
+    """A snapshot of what an attach can change in this process: GOT slots, memory protections,
+    allocators and Python objects."""
 
     def __init__(self):
         self.slots, self.protections = slots(), protections()

@@ -32,8 +32,8 @@ static void compile_workers_with_constant_memory_are_called_overhead(void **stat
     }
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_WORKERS);
     assert_true(h->word == LIKELY);
-    assert_true(
-        has_evidence(h, EVIDENCE_FOR, "RSS at most 400 MiB each, 1.56 GiB in total, of which 1.17 GiB"));
+    assert_true(has_evidence(h, EVIDENCE_FOR,
+                             "RSS at most 400 MiB each, 1.56 GiB in total, of which 1.17 GiB"));
     synthetic_verdict(&s, 1, VERDICT_LEAKING);
     assert_true(synthetic_test(&s, HYPOTHESIS_WORKERS)->word <= UNLIKELY);
 }

@@ -154,7 +154,7 @@ static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-/* Growth of free memory is due to fragmentation or to an earlier, longer batch. */
+/* If the free memory of the heap grows, the cause is fragmentation or an earlier, longer batch. */
 static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
 {
     (void)state;

@@ -745,7 +745,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void metric_reported_late_uses_the_epochs_of_the_job(void **state)
+static void metric_first_reported_late_is_judged_by_the_jobs_epochs(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -944,7 +944,7 @@ int main(void)
         cmocka_unit_test(unlimited_list_beside_a_limited_container_is_a_leak),
         cmocka_unit_test(container_too_large_for_the_memory_limit_is_a_leak),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(metric_reported_late_uses_the_epochs_of_the_job),
+        cmocka_unit_test(metric_first_reported_late_is_judged_by_the_jobs_epochs),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
         cmocka_unit_test(leak_before_a_restart_is_kept_in_the_verdict),
         cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),
