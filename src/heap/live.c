@@ -7,8 +7,9 @@
 enum {
     PAGE = 4096,
     ENTRY_MASK = 0xffff, /* bits of a cell that hold the entry's number + 1 */
-    TURN_SHIFT =
-        4, /* position of the lowest bit of the turn in kind_turn; the kind is in the bits below */
+    /* In kind_turn, the kind is in the bits below this one. The bits from this one on count how
+     * often the entry was used. */
+    TURN_SHIFT = 4,
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
     /* From this number of live samples on, live_thin makes room. */

@@ -82,7 +82,7 @@ static void count_sites(struct heap_table *t)
             n++;
 }
 
-/* Creates a node that is not in the index yet. Returns 0 if there are already ROOM nodes. */
+/* Creates a node, but does not add it to the index. Returns 0 if there are already ROOM nodes. */
 static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame, uint32_t room)
 {
     uint32_t node;

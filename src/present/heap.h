@@ -18,8 +18,8 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
 /* Renders the heap section of a report. A page has the stacks, folded; a terminal and Markdown
  * have only the first rows. */
 void heap_report_doc(struct doc *d, const struct profile_view *v);
-/* Adds the call site of ROW and its callers as code, such as "figure.py:71 draw ← train.py:41
- * plot ← main". */
+/* Adds the call site of ROW, followed by its callers, in code style, such as "figure.py:71 draw ←
+ * train.py:41 plot ← main". */
 void heap_site_doc(struct doc *d, const struct profile_row *row);
 /* Adds "train.py:41 plot" or "c10::alloc_cpu (libc10.so)". */
 void heap_frame_doc(struct doc *d, const struct name *frame);

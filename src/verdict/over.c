@@ -34,7 +34,8 @@ static const double STARTUP_SLOPE = 1.5;
 /* The part before a rise is also start-up if its slope is at most this fraction of the rise's
  * slope. */
 static const double STARTUP_GENTLER = 0.5;
-/* Fraction of the job's life, just before the rise, that is compared with the rise. */
+/* Length of the part before the rise whose slope is compared with that of the rise, as a fraction
+ * of the job's life. */
 static const double STARTUP_PART = 0.1;
 /* Fractions of the job's life that are tried as the length of start-up, which takes seconds even in
  * a short job. */

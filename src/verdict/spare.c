@@ -1,4 +1,4 @@
-/* Explains growth of resident memory by malloc's statistics, if the live heap has stopped
+/* Uses malloc's statistics to explain growth of resident memory after the live heap has stopped
  * growing. */
 #include "verdict/judging.h"
 

@@ -198,7 +198,7 @@ def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, c
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_passes_its_variable_to_the_fail_on_option(tmp_path, fail_on, status):
+def test_gitlab_template_passes_ebb_fail_on_to_ebb_run(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

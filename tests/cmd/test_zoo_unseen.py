@@ -91,7 +91,7 @@ def test_wrong_result_that_was_expected_is_called_a_known_defect():
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
 
 
-def test_unseen_run_without_expected_result_fails_only_if_wrong():
+def test_unseen_run_missing_from_the_table_fails_only_if_graded_wrong():
     assert runner.defects([found(grade="unsure")], {}) == ([], [])
     assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
 

@@ -134,7 +134,7 @@ def test_only_the_optimizer_with_the_most_steps_is_counted(wire, tracker):
     assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
-def test_round_of_many_optimizers_that_step_in_turn_is_one_step(wire, tracker):
+def test_optimizers_stepping_in_turn_count_as_one_step_per_round(wire, tracker):
     many = [Optimizer() for _ in range(50)]
     for _ in range(2):
         for optimizer in many:

@@ -281,7 +281,7 @@ static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
 }
 
 /* The allocator's own count excludes small Python objects. */
-static void small_live_objects_of_a_call_site_are_not_called_retention(void **state)
+static void small_live_objects_are_not_diagnosed_as_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -376,7 +376,7 @@ int main(void)
         T(live_heap_that_grows_like_rss_is_not_called_retention),
         T(growing_free_memory_in_the_allocator_is_called_retention),
         T(retention_is_found_despite_a_batch_live_at_one_reading),
-        T(small_live_objects_of_a_call_site_are_not_called_retention),
+        T(small_live_objects_are_not_diagnosed_as_retention),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
         T(flat_heap_of_one_process_does_not_rule_out_causes_in_others),
         T(memory_that_was_free_at_the_start_makes_retention_unlikely),

@@ -342,7 +342,7 @@ static void live_memory_from_mmap_is_added_to_the_allocator_count(void **state)
 }
 
 /* 80 MiB was allocated after the last query of the allocator. */
-static void old_allocator_count_is_raised_by_growth_sampled_since_then(void **state)
+static void growth_sampled_after_the_allocators_count_is_added_to_it(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -588,7 +588,7 @@ int main(void)
         T(correction_at_most_doubles_the_growth_of_a_call_site),
         T(free_heap_memory_beyond_rss_is_not_resident),
         T(live_memory_from_mmap_is_added_to_the_allocator_count),
-        T(old_allocator_count_is_raised_by_growth_sampled_since_then),
+        T(growth_sampled_after_the_allocators_count_is_added_to_it),
         T(ledger_includes_the_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),

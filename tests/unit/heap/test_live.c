@@ -82,7 +82,7 @@ static void added_live_sample_is_returned_unchanged(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void unsampled_pointer_with_the_filter_bit_of_a_sample_is_unknown(void **state)
+static void unsampled_pointer_sharing_a_samples_filter_bit_is_not_found(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -494,7 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(added_live_sample_is_returned_unchanged),
-        FRESH(unsampled_pointer_with_the_filter_bit_of_a_sample_is_unknown),
+        FRESH(unsampled_pointer_sharing_a_samples_filter_bit_is_not_found),
         FRESH(filter_bit_is_cleared_only_when_its_last_sample_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
         FRESH(thinning_nearly_empty_table_keeps_samples_of_a_full_bucket),

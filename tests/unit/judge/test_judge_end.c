@@ -210,7 +210,7 @@ static void killed_job_without_site_history_gets_no_leak_probability(void **stat
     judge_set_held(j, &own, 1);
     judge_update(j);
     const struct verdict_result *r = result_at(j, 0);
-    assert_false(r->has_probability); /* the earlier call sites are unknown */
+    assert_false(r->has_probability); /* the evidence from HELD_EARLIER_S earlier is missing */
     own.earlier.known = true;         /* the earlier call sites did not grow */
     judge_set_held(j, &own, 1);
     judge_update(j);
@@ -279,7 +279,7 @@ static void profiled_running_job_is_leaking_only_if_call_sites_grow(void **state
     /* the job has no heap profile yet */
     assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
     judge_set_held(j, &sites, 1);
-    judge_update(j); /* the earlier call sites are unknown */
+    judge_update(j); /* the evidence from HELD_EARLIER_S earlier is missing */
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_true(judge_tree(j)->result.shape_leaks);
     sites.earlier = sites.sites;

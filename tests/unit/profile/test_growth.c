@@ -510,7 +510,7 @@ static void library_line_has_one_row_per_user_function_that_calls_it(void **stat
     assert_int_equal(s->growth.count, 1);
 }
 
-static void heap_rows_are_not_merged_for_growth_between_two_steps(void **state)
+static void heap_diff_between_two_steps_does_not_merge_rows(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -706,7 +706,7 @@ int main(void)
         TEST(call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows),
         TEST(small_call_sites_of_different_functions_keep_their_rows),
         TEST(library_line_has_one_row_per_user_function_that_calls_it),
-        TEST(heap_rows_are_not_merged_for_growth_between_two_steps),
+        TEST(heap_diff_between_two_steps_does_not_merge_rows),
         TEST(memory_loaded_before_the_first_step_is_not_growth),
         TEST(since_option_counts_only_allocations_after_the_given_step),
         TEST(diff_option_shows_the_difference_of_two_readings),

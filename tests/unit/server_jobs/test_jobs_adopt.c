@@ -110,7 +110,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void end_of_running_job_is_read_from_run_json_after_a_restart(void **state)
+static void job_that_ended_while_the_server_was_down_is_read_from_disk(void **state)
 {
     (void)state;
     kit_start();
@@ -420,7 +420,7 @@ int main(int argc, char **argv)
         TEST(job_runs_once_if_its_server_was_killed_before_starting_it),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
         TEST(job_runs_once_if_it_was_queued_before_a_server_restart),
-        TEST(end_of_running_job_is_read_from_run_json_after_a_restart),
+        TEST(job_that_ended_while_the_server_was_down_is_read_from_disk),
         TEST(job_in_state_starting_is_not_rerun_if_run_json_has_its_end),
         TEST(job_with_neither_lock_nor_recorded_end_is_lost),
         TEST(started_job_without_a_run_folder_is_lost),

@@ -63,7 +63,7 @@ static void hook_marks_are_accepted_again_after_an_end_mark(void **state)
     assert_false(skips(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=end\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=save\nSTEP=6"));
-    /* Marks that the hook sends late, about the first training run, are skipped. */
+    /* Late marks of the hook that belong to the first training run are skipped. */
     assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook"));
     assert_true(skips(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));

@@ -195,7 +195,7 @@ static void long_linear_growth_is_leaking_with_the_right_rate(void **state)
     assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
-static void early_growth_without_marks_is_undecided_until_a_known_time(void **state)
+static void early_growth_without_marks_is_open_and_says_until_when(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
@@ -735,7 +735,7 @@ int main(void)
         TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
         TEST(long_linear_growth_is_leaking_with_the_right_rate),
-        TEST(early_growth_without_marks_is_undecided_until_a_known_time),
+        TEST(early_growth_without_marks_is_open_and_says_until_when),
         TEST(time_to_the_limit_is_shorter_if_memory_has_peaks),
         TEST(start_up_growth_that_flattens_is_plateaued),
         TEST(slow_growth_after_large_start_up_growth_may_be_a_leak),
