@@ -85,15 +85,16 @@ static bool has_systemd(void)
 }
 
 static const char scope_advice[] =
-    "ebb adds up the memory of the job's processes, and the kernel enforces no limit: start ebb "
-    "with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
+    "The kernel cannot limit the job's memory, so ebb only adds up the memory of its processes. To "
+    "enable a kernel limit, start ebb with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
 
 static const char *no_memory_advice(void)
 {
     return has_systemd()
                ? scope_advice
-               : "ebb adds up the memory of the job's processes, and the kernel enforces no limit: "
-                 "as root, run `echo +memory >cgroup.subtree_control` in the cgroup of your shell.";
+               : "The kernel cannot limit the job's memory, so ebb only adds up the memory of its "
+                 "processes. To enable a kernel limit, run `echo +memory >cgroup.subtree_control` "
+                 "as root in the cgroup of your shell.";
 }
 
 static const char *advice_for(int error)
@@ -106,9 +107,9 @@ static const char *advice_for(int error)
         return no_memory_advice();
     if (has_systemd())
         return scope_advice;
-    return "ebb adds up the memory of the job's processes, and the kernel enforces no limit: run "
-           "ebb as root, or have root create a cgroup, chown it to you and move your shell into "
-           "it.";
+    return "The kernel cannot limit the job's memory, so ebb only adds up the memory of its "
+           "processes. To enable a kernel limit, run ebb as root, or have root create a cgroup, "
+           "chown it to you and move your shell into it.";
 }
 
 static void check_group(struct doctor *d, const char *version, const struct guard_place *own,
@@ -376,7 +377,7 @@ static void doctor_check_torch(struct doctor *d)
                          json_text0(version[0] ? version : NULL), "gpu_lines",
                          has_cuda(path) && !trouble),
                trouble, "%s%sin %s%s", version, version[0] ? " " : "", path,
-               trouble ? "; GPU memory has no call sites" : "");
+               trouble ? "; ebb cannot record call sites of GPU memory" : "");
 }
 
 #ifdef __GLIBC__
