@@ -171,12 +171,11 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
     const json_t *one = json_array_get(json_object_get(q->f->census.last, "largest"), 0);
     const char *what = json_string_value(json_object_get(one, "what"));
     const char *chain = json_string_value(json_object_get(one, "chain"));
-    size_t at;
-    const struct kept *kept = h->id == HYPOTHESIS_PYTHON_OBJECTS ? piling_container(q, &at) : NULL;
+    const struct kept *kept = h->id == HYPOTHESIS_PYTHON_OBJECTS ? piling_container(q) : NULL;
     if (what && chain && strncmp(chain, "…", strlen("…")) != 0 &&
         !strstr(chain, "no object that gc tracks"))
         saves_per_step(q, h, add(l, h->id, "release %.100s, kept alive by %.200s", what, chain));
-    else if (kept)
+    else if (kept && is_of_program(kept))
         saves_per_step(q, h, add(l, h->id, "limit or clear %s", kept->name));
     else
         saves_per_step(q, h,

@@ -88,15 +88,13 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
         weigh_once(q, h);
 }
 
-const struct kept *piling_container(const struct question *q, size_t *ret_at)
+const struct kept *piling_container(const struct question *q)
 {
     const struct kept_list *l = q->is_growing ? kept_of(&q->f->kept, q->f->main->id.pid) : NULL;
     for (size_t i = 0; l && i < l->count; i++) {
         const struct kept *k = &l->at[i];
-        if (!k->is_graph && !(k->limit > 0) && k->bytes >= kept_share * q->total) {
-            *ret_at = i;
+        if (!k->is_graph && !(k->limit > 0) && k->bytes >= kept_share * q->total)
             return k;
-        }
     }
     return NULL;
 }
@@ -105,12 +103,12 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     double whole;
-    size_t at;
     if (!census_covers_growth(q, h, &whole)) {
-        const struct kept *kept = piling_container(q, &at);
+        const struct kept *kept = piling_container(q);
         if (kept) {
+            const struct kept_list *l = kept_of(&f->kept, f->main->id.pid);
             h->share = share_of(q, kept->bytes);
-            evidence_for(h, FAIR, "kept by %s", KEPT(kept_of(&f->kept, f->main->id.pid), at));
+            evidence_for(h, FAIR, "kept by %s", KEPT(l, (size_t)(kept - l->at)));
         }
         return;
     }

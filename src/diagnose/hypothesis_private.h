@@ -69,8 +69,8 @@ double heap_growth(const struct question *q);
  * RET_GROWN receives its growth. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
 /* Returns a container without a maximum number of entries whose bytes explain much of the growth of
- * a job that keeps growing, or NULL. RET_AT receives its index in the process's report. */
-const struct kept *piling_container(const struct question *q, size_t *ret_at);
+ * a job that keeps growing, or NULL. */
+const struct kept *piling_container(const struct question *q);
 /* Returns the total growth of the other lines of the same function whose allocations stay alive,
  * and in RET_LINES the number of these lines. */
 double keeping_sites_beside(const struct question *q, const struct growth_row *row,

@@ -29,6 +29,27 @@ static void advice_contains_the_memory_measured_in_the_run(void **state)
     assert_string_equal(a->effect, "saves 400 MiB");
 }
 
+static void advice_is_to_limit_a_growing_container_of_the_program_only(void **state)
+{
+    struct advice list[ADVICE_MAX];
+    (void)state;
+    memory_leaks();
+    s.f.kept.count = 1;
+    s.f.kept.at[0] = (struct kept_list){
+        .pid = s.f.main->id.pid,
+        .count = 1,
+        .at = {{.name = "Registry.series", .type = "dict", .added = 9, .bytes = MIB(900)}}};
+    synthetic_test(&s, HYPOTHESIS_PYTHON_OBJECTS);
+    const struct advice *a = advised(list, HYPOTHESIS_PYTHON_OBJECTS);
+    assert_non_null(a);
+    assert_string_equal(a->what, "limit or clear Registry.series");
+    s.f.kept.at[0].at[0].is_library = true;
+    synthetic_test(&s, HYPOTHESIS_PYTHON_OBJECTS);
+    a = advised(list, HYPOTHESIS_PYTHON_OBJECTS);
+    assert_non_null(a);
+    assert_null(strstr(a->what, "Registry.series"));
+}
+
 static void advice_for_a_full_cache_does_not_repeat_its_call_site(void **state)
 {
     struct advice list[ADVICE_MAX];
@@ -185,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_memory_measured_in_the_run),
+        T(advice_is_to_limit_a_growing_container_of_the_program_only),
         T(advice_for_a_full_cache_does_not_repeat_its_call_site),
         T(advice_rules_out_a_leak_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
