@@ -95,9 +95,12 @@ foreach(test guard.test_reflex proc.test_unique_kinds)
   endif()
 endforeach()
 
-# These tests replace a clock function of ebb with their own.
+# These tests replace functions of ebb or of the C library with their own.
 if(TARGET server_jobs_test_jobs_clock)
   target_link_options(server_jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
+endif()
+if(TARGET trace_test_reader_live)
+  target_link_options(trace_test_reader_live PRIVATE -Wl,--wrap=pread,--wrap=pwrite,--wrap=ftruncate)
 endif()
 if(TARGET profile_test_collect)
   target_link_options(profile_test_collect PRIVATE -Wl,--wrap=clock_mono_ns)

@@ -31,6 +31,11 @@ struct trace_reader {
     size_t order_count;
     off_t seen_size;
     struct timespec seen_mtime;
+    /* The writer changes only the blocks of the highest seq in the file. So once a block of seq N
+     * has been seen, a later scan finds all blocks of lower seq, and they never change again. */
+    uint64_t newest_seq; /* highest seq seen */
+    uint64_t final_seq;  /* all blocks of lower seq were scanned after they became final */
+    size_t final_count;  /* number of leading blocks of the scan that are final */
 
     /* the current position in the recording */
     uint64_t seq;       /* seq of the block being read; 0 before the first */
@@ -92,18 +97,19 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Returns how many of the scanned blocks need not be scanned again: all if the raw parts after the
- * last sealed block are unchanged, otherwise those up to the last sealed block. Raw parts can
- * change, because the writer replaces them by a sealed block. */
+/* Returns how many of the scanned blocks need not be scanned again: all if the others are raw parts
+ * of the newest block and still in the file, otherwise those that are final. The writer replaces
+ * raw parts from the first one on. */
 static size_t settled_blocks(const struct trace_reader *r)
 {
-    size_t n = r->scan.count;
-    while (n > 0 && r->scan.blocks[n - 1].head.type != BLOCK_SEALED)
-        n--;
-    bool has_parts =
-        n == r->scan.count || (scan_has_block(r->fd, &r->scan.blocks[n]) &&
-                               scan_has_block(r->fd, &r->scan.blocks[r->scan.count - 1]));
-    return has_parts ? r->scan.count : n;
+    const struct scan_block *blocks = r->scan.blocks;
+    size_t n = r->final_count, count = r->scan.count;
+    for (size_t i = n; i < count; i++)
+        if (blocks[i].head.type != BLOCK_RAW || blocks[i].head.seq != r->newest_seq)
+            return n;
+    bool has_parts = n == count || (scan_has_block(r->fd, &blocks[n]) &&
+                                    scan_has_block(r->fd, &blocks[count - 1]));
+    return has_parts ? count : n;
 }
 
 /* Appends the scanned blocks from index FROM to `order`. Returns false if a block does not sort
@@ -111,7 +117,8 @@ static size_t settled_blocks(const struct trace_reader *r)
 static bool extend_order(struct trace_reader *r, size_t from)
 {
     size_t n = r->order_count;
-    struct scan_block *order = reallocarray(r->order, r->scan.count + 1, sizeof *order);
+    struct scan_block *order =
+        reallocarray(r->order, n + (r->scan.count - from) + 1, sizeof *order);
     if (!order)
         return false;
     r->order = order;
@@ -126,6 +133,31 @@ static bool extend_order(struct trace_reader *r, size_t from)
     return true;
 }
 
+/* Updates newest_seq, final_seq and final_count after a scan that kept the first KEPT blocks. */
+static void note_final(struct trace_reader *r, size_t kept)
+{
+    const struct scan *s = &r->scan;
+    size_t n = r->final_count < kept ? r->final_count : kept;
+    r->final_seq = r->newest_seq;
+    while (n < s->count && s->blocks[n].head.seq < r->final_seq)
+        n++;
+    r->final_count = n;
+    for (size_t i = n; i < s->count; i++)
+        if (s->blocks[i].head.seq > r->newest_seq)
+            r->newest_seq = s->blocks[i].head.seq;
+}
+
+/* Scans the file again after the first KEEP blocks. Returns 0 or -errno. */
+static int scan_again(struct trace_reader *r, size_t keep)
+{
+    size_t before = r->scan.count;
+    int e = scan_file_from(&r->scan, r->fd, &keep);
+    if (e < 0)
+        return e;
+    note_final(r, keep);
+    return keep == before && extend_order(r, before) ? 0 : make_order(r);
+}
+
 /* Scans the end of the file again if the file has changed. Returns 1 if it has changed, 0 if not,
  * or -errno. */
 static int refresh(struct trace_reader *r)
@@ -136,11 +168,7 @@ static int refresh(struct trace_reader *r)
     if (st.st_size == r->seen_size && st.st_mtim.tv_sec == r->seen_mtime.tv_sec &&
         st.st_mtim.tv_nsec == r->seen_mtime.tv_nsec)
         return 0;
-    size_t before = r->scan.count, keep = settled_blocks(r);
-    bool has_grown = keep == before && st.st_size >= r->seen_size;
-    int e = scan_file_from(&r->scan, r->fd, keep);
-    if (e == 0 && !(has_grown && extend_order(r, before)))
-        e = make_order(r);
+    int e = scan_again(r, settled_blocks(r));
     if (e < 0)
         return e;
     r->seen_size = st.st_size;
@@ -224,6 +252,9 @@ static bool is_incomplete(const struct trace_reader *r)
     return r->broken || hole || r->delivered == 0;
 }
 
+/* Moves to the next block. If records of the current block or whole blocks may have been missed,
+ * because the file changed during the scan, scans again instead. Returns 1, 0 at the end, or
+ * -errno. */
 static int next_seq(struct trace_reader *r)
 {
     size_t at = r->at;
@@ -232,6 +263,11 @@ static int next_seq(struct trace_reader *r)
     if (at >= r->order_count)
         return 0;
     uint64_t seq = r->order[at].head.seq;
+    bool is_complete = r->sealed || r->seq == 0;
+    if (r->final_seq < seq && !(is_complete && seq == r->seq + 1)) {
+        int e = scan_again(r, r->final_count);
+        return e < 0 ? e : 1;
+    }
     r->lost_blocks += seq - r->seq - 1;
     r->lost_blocks += is_incomplete(r);
     drop_source(r);
@@ -396,9 +432,7 @@ static int reader_init(struct trace_reader *r, struct err *err)
         return e;
     if (fstat(r->fd, &st) < 0)
         return err_set(err, -errno, "cannot be read: %s", strerror(errno));
-    e = scan_file(&r->scan, r->fd);
-    if (e == 0)
-        e = make_order(r);
+    e = scan_again(r, 0);
     if (e == 0)
         e = load_header(r);
     if (e < 0)

@@ -148,16 +148,17 @@ static uint64_t block_end(const struct scan_block *b)
 
 int scan_file(struct scan *s, int fd)
 {
-    return scan_file_from(s, fd, 0);
+    return scan_file_from(s, fd, &(size_t){0});
 }
 
-int scan_file_from(struct scan *s, int fd, size_t keep)
+int scan_file_from(struct scan *s, int fd, size_t *keep)
 {
+    size_t n = *keep;
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -errno;
-    if (keep > 0 && (uint64_t)st.st_size < block_end(&s->blocks[keep - 1]))
-        keep = 0;
+    if (n > 0 && (uint64_t)st.st_size < block_end(&s->blocks[n - 1]))
+        n = 0;
     struct scanner *sc = malloc(sizeof *sc);
     if (!sc)
         return -ENOMEM;
@@ -165,8 +166,8 @@ int scan_file_from(struct scan *s, int fd, size_t keep)
     sc->window_at = sc->window_len = 0;
     sc->size = st.st_size > 0 ? (uint64_t)st.st_size : 0;
     sc->work_left = sc->size * WORK_FACTOR + WORK_MIN;
-    s->count = keep;
-    int r = scan_all(s, sc, keep > 0 ? block_end(&s->blocks[keep - 1]) : BLOCK_FILE_HEAD_BYTES);
+    s->count = *keep = n;
+    int r = scan_all(s, sc, n > 0 ? block_end(&s->blocks[n - 1]) : BLOCK_FILE_HEAD_BYTES);
     free(sc);
     return r;
 }
