@@ -66,20 +66,25 @@ static int read_stat(int32_t pid, struct proc_stat *ret)
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
-    return len > 0 ? proc_stat_parse(text, (size_t)len, ret) : -ESRCH;
+    if (len <= 0)
+        return len == 0 || len == -ENOENT ? -ESRCH : (int)len;
+    return proc_stat_parse(text, (size_t)len, ret);
 }
 
-/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. Compares
- * the start time after opening the pidfd, so that the pidfd is certain to refer to HOLDER. */
+/* Opens a pidfd of the process HOLDER. Returns -ESRCH if it does not exist or its pid was reused,
+ * or another -errno. Compares the start time after opening the pidfd, so that the pidfd is certain
+ * to refer to HOLDER. */
 static int local_holder_open(const struct process_id *holder)
 {
     struct proc_stat stat;
     int fd = io_pidfd_open(holder->pid);
-    if (fd >= 0 && (read_stat(holder->pid, &stat) < 0 || stat.start_ticks != holder->start_ticks)) {
-        close(fd);
-        return -ESRCH;
-    }
-    return fd;
+    int r = fd < 0 ? fd : read_stat(holder->pid, &stat);
+    if (r == 0 && stat.start_ticks != holder->start_ticks)
+        r = -ESRCH;
+    if (r == 0)
+        return fd;
+    close_fd(&fd);
+    return r;
 }
 
 /* ---- supervisors that do not react to a cancel ---- */
@@ -90,14 +95,14 @@ enum {
 
 /* True if the process with STAT is a child of the sentinel, as the supervisor is, or if the
  * sentinel no longer exists. A process of the job can imitate the supervisor's name but not its
- * parent. */
+ * parent. False if it cannot be determined, because the supervisor may be killed later. */
 static bool is_child_of_sentinel(const struct local_run *run, const struct proc_stat *stat)
 {
     struct process_id holder;
     if (local_lock_read(run->lock_fd, &holder) < 0)
         return false;
     AUTO_CLOSE int fd = local_holder_open(&holder);
-    return fd < 0 || stat->ppid == holder.pid;
+    return fd < 0 ? fd == -ESRCH : stat->ppid == holder.pid;
 }
 
 void local_note_supervisor(struct local_run *run, int32_t pid)
