@@ -55,6 +55,11 @@ struct job_live {
     uint64_t published_ns;     /* time at which the job was last published */
     bool has_news;             /* the facts have changed since published_ns */
     struct job_ending *ending; /* how the job ended; NULL if it has not ended */
+    /* The job has ended, but there was not enough memory for ENDING: the executor's report, from
+     * which it is made later, and the buffer of the report's text. */
+    bool is_over;
+    struct executor_end over;
+    char over_text[EXECUTOR_SENTENCE_MAX];
 };
 
 /* A job that has not ended, or whose end is not stored yet. */

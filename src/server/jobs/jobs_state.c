@@ -269,12 +269,29 @@ static bool jobs_write_end(struct jobs *j, struct job *job)
     return true;
 }
 
+/* Keeps the executor's report for jobs_sync_all, which tries again to end the job. */
+static void keep_over(struct jobs *j, struct job_live *live, const struct executor_end *end)
+{
+    jobs_tick_on(j);
+    if (live->is_over)
+        return;
+    const char *text = end->no_start ? end->no_start : end->lost;
+    live->is_over = true;
+    live->over = *end;
+    json_incref((json_t *)(uintptr_t)end->run_json);
+    snprintf(live->over_text, sizeof live->over_text, "%s", text ? text : "");
+    live->over.no_start = end->no_start ? live->over_text : NULL;
+    live->over.lost = end->lost ? live->over_text : NULL;
+}
+
 void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end)
 {
     struct job_live *live = job->live;
     struct job_ending *ending = job_ending_new(live, end);
-    if (!ending)
+    if (!ending) {
+        keep_over(j, live, end);
         return;
+    }
     uint64_t before_ns = job->changed_ns;
     live->run = NULL;
     set_state(j, job, ending->state, ending->reason);
@@ -312,7 +329,9 @@ bool jobs_sync_all(struct jobs *j)
         if (i > j->active_count) /* storing an end may remove several jobs from the table */
             continue;
         struct job *job = j->active[i - 1];
-        if (job->is_dirty && !write_down(j, job)) {
+        if (job->live && job->live->is_over && !job->live->ending)
+            jobs_end(j, job, &job->live->over);
+        else if (job->is_dirty && !write_down(j, job)) {
             is_left = true;
             break; /* the store cannot be written, so the other changes have to wait as well */
         }

@@ -186,6 +186,7 @@ void job_unlive(struct job *job)
     if (live->run)
         live->run->x->kind->release(live->run);
     json_decref(live->request);
+    json_decref((json_t *)(uintptr_t)live->over.run_json);
     job_ending_free(live->ending);
     series_fini(&live->spark);
     free(live);

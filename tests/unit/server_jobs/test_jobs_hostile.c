@@ -22,6 +22,7 @@
 #include "base/loop.h"
 #include "fake_ebb.h"
 #include "jobs_kit.h"
+#include "server/jobs/jobs_private.h"
 
 static void job_is_lost_if_its_run_json_is_invalid(void **state)
 {
@@ -307,6 +308,50 @@ static void unusable_lock_file_fails_only_its_own_job(void **state)
     close(held);
 }
 
+/* ---- allocation failures ---- */
+
+static bool is_starved;
+
+static void *allocate(size_t size)
+{
+    return is_starved ? NULL : malloc(size);
+}
+
+/* Calls jobs_run_over while no memory can be allocated for JSON values. */
+static void end_without_memory(int64_t id, const struct executor_end *end)
+{
+    struct job_live *live = jobs_find(kit.jobs, id)->live;
+    live->run->x->kind->release(live->run);
+    is_starved = true;
+    jobs_run_over(kit.jobs, id, end);
+    is_starved = false;
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
+}
+
+static void job_ends_later_if_memory_is_short_when_it_ends(void **state)
+{
+    char why[] = "the disk is gone";
+    (void)state;
+    json_set_alloc_funcs(allocate, free);
+    kit_start();
+    int64_t failed = kit_submit(NULL, "hold", NULL, NULL);
+    int64_t succeeded = kit_submit(NULL, "hold", NULL, NULL);
+    kit_wait_state(failed, JOB_RUNNING);
+    kit_wait_state(succeeded, JOB_RUNNING);
+    json_t *run =
+        json_pack("{s:s,s:{s:s,s:i}}", "state", "ended", "end", "kind", "exited", "status", 0);
+    end_without_memory(failed, &(struct executor_end){.no_start = why, .has_folder = true});
+    end_without_memory(succeeded, &(struct executor_end){.run_json = run, .has_folder = true});
+    json_decref(run);
+    memset(why, 'x', sizeof why - 1); /* the report is valid only during the call */
+    kit_wait_ended(failed);
+    kit_wait_ended(succeeded);
+    assert_int_equal(jobs_state(kit.jobs, failed), JOB_FAILED);
+    assert_string_equal(kit_text(failed, "reason"), "the disk is gone");
+    assert_int_equal(jobs_state(kit.jobs, succeeded), JOB_SUCCEEDED);
+    kit_wait_ended(kit_submit(NULL, "quick", "0", NULL)); /* both slots are free again */
+}
+
 int main(int argc, char **argv)
 {
     int status;
@@ -326,6 +371,7 @@ int main(int argc, char **argv)
         TEST(hundreds_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
         TEST(unusable_lock_file_fails_only_its_own_job),
+        TEST(job_ends_later_if_memory_is_short_when_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
