@@ -27,8 +27,6 @@ enum {
     IDLE_S = 60,    /* time between checks while no job ends */
     WAKE_MS = 500,  /* delay from the end of a job to the next check */
     MEASURE_S = 10, /* minimum time between two measurements of the run folders */
-    /* number of the oldest ended jobs that are checked to find the next one to remove */
-    ROWS = 32,
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
     AGE_S = 600,    /* interval at which the store's age is saved in the store */
     DEPTH_MAX = 16, /* maximum depth of folders that are measured */
@@ -278,28 +276,25 @@ static bool is_measure_due(const struct jobs_keeper *k, uint64_t now_ns)
            (!k->is_measured || now_ns - k->measured_ns >= MEASURE_S * NS_PER_S);
 }
 
-struct choice {
-    struct jobs_keeper *k;
-    uint64_t aged_ns; /* choose only jobs that ended at least this long ago; 0 means any job */
-};
-
 static int choose(void *user, const struct store_job *row)
 {
-    const struct choice *c = user;
-    const struct jobs *j = c->k->j;
-    if (c->aged_ns && jobs_age_ns(j) < row->ended_age_ns + c->aged_ns)
-        return 0;
+    struct jobs_keeper *k = user;
     /* the job is still in memory, because its end was not published yet */
-    if (jobs_find(j, row->id))
+    if (jobs_find(k->j, row->id))
         return 0;
-    take_row(&c->k->removal, row);
+    take_row(&k->removal, row);
     return 1;
 }
 
+/* Chooses the oldest of the jobs that ended at least AGED_NS ago; 0 means any ended job. */
 static void choose_oldest(struct jobs_keeper *k, uint64_t aged_ns)
 {
-    const struct store_filter filter = {.states = JOB_FINAL, .oldest_first = true, .limit = ROWS};
-    store_list(k->j->store, &filter, choose, &(struct choice){k, aged_ns}, NULL);
+    const uint64_t age_ns = jobs_age_ns(k->j);
+    const struct store_filter filter = {.states = JOB_FINAL,
+                                        .oldest_first = true,
+                                        .ended_by_age_ns = aged_ns ? age_ns - aged_ns : 0};
+    if (age_ns > aged_ns)
+        store_list(k->j->store, &filter, choose, k, NULL);
 }
 
 /* Sets k->removal to the job to remove next, if there is one. */

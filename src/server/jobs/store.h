@@ -78,6 +78,8 @@ struct store_filter {
     int64_t before; /* list only jobs whose ids are below this one; 0 means all */
     unsigned limit; /* 0: no limit */
     bool oldest_first;
+    /* list only jobs that ended when the store was at most this old; 0 means all */
+    uint64_t ended_by_age_ns;
 };
 /* Called for each row. Returns 0 to continue. It must not call the store. */
 typedef int store_job_fn(void *user, const struct store_job *job);

@@ -170,11 +170,13 @@ int store_list(struct store *s, const struct store_filter *f, store_job_fn *fn, 
                                                           : "(?1 >> state) & 1";
     char sql[512];
     snprintf(sql, sizeof sql,
-             "SELECT " COLUMNS " FROM jobs WHERE %s AND id < ?4 ORDER BY id %s LIMIT ?5", where,
-             f->oldest_first ? "" : "DESC");
+             "SELECT " COLUMNS " FROM jobs WHERE %s AND id < ?4 AND coalesce(ended_age_ns, 0) <= ?6"
+             " ORDER BY id %s LIMIT ?5",
+             where, f->oldest_first ? "" : "DESC");
     sqlite3_stmt *st =
-        store_bind(s, sql, err, "iitii", (int64_t)states, (int64_t)__builtin_ctz(states), f->name,
-                   f->before > 0 ? f->before : INT64_MAX, f->limit ? (int64_t)f->limit : -1);
+        store_bind(s, sql, err, "iitiii", (int64_t)states, (int64_t)__builtin_ctz(states), f->name,
+                   f->before > 0 ? f->before : INT64_MAX, f->limit ? (int64_t)f->limit : -1,
+                   f->ended_by_age_ns ? (int64_t)f->ended_by_age_ns : INT64_MAX);
     int r;
     if (!st)
         return store_fail(s, NULL);

@@ -107,6 +107,36 @@ static void retention_age_limit_removes_old_jobs_but_no_running_jobs(void **stat
     kit_wait(is_over, runs);
 }
 
+/* Adds a job that ended when the store was AGE_S old. */
+static void add_ended(struct store *s, uint64_t age_s)
+{
+    struct err err = {""};
+    const struct store_job row = {.name = "x", .request = "{}", .submitted_ns = 5};
+    const struct store_change change = {
+        .state = JOB_CANCELLED, .at_ns = 6, .ended_age_ns = age_s * NS_PER_S};
+    int64_t id;
+    if (store_add(s, &row, &id, &err) < 0 || store_change(s, id, &change, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void retention_age_limit_finds_an_old_job_behind_many_newer_ones(void **state)
+{
+    (void)state;
+    kit_start();
+    kit_stop();
+    struct store *s = kit_store();
+    for (int i = 0; i < 100; i++)
+        add_ended(s, 7000);
+    add_ended(s, 1000);
+    assert_int_equal(store_count_up(s, "age_s", 7200, NULL), 0);
+    store_close(s);
+    kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
+    kit_start();
+    kit_wait(is_gone, 101);
+    for (int64_t id = 1; id <= 100; id++)
+        assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
+}
+
 static void retention_size_limit_removes_the_oldest_jobs(void **state)
 {
     (void)state;
@@ -392,6 +422,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(retention_count_limit_removes_oldest_jobs_and_their_folders),
         TEST(retention_age_limit_removes_old_jobs_but_no_running_jobs),
+        TEST(retention_age_limit_finds_an_old_job_behind_many_newer_ones),
         TEST(retention_size_limit_removes_the_oldest_jobs),
         TEST(removal_of_a_deep_run_folder_follows_no_symlinks),
         TEST(trash_folder_is_emptied_when_the_server_starts),
