@@ -351,28 +351,33 @@ static bool is_locked(struct auth *a, uint64_t now_ns)
     return a->wrong >= WRONG_MAX;
 }
 
-enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
-                          struct auth_grant *ret, bool *ret_again)
+int auth_login(struct auth *a, const char *token, uint64_t now_ns, struct auth_grant *ret)
 {
     struct session s = {.since_ns = now_ns, .used_ns = now_ns};
-    *ret_again = false;
     s.rank = rank_of_token(a, token);
     if (s.rank == HTTP_STRANGER) {
-        *ret_again = is_locked(a, now_ns);
-        if (!*ret_again && a->wrong++ == 0)
+        if (is_locked(a, now_ns))
+            return -EAGAIN;
+        if (a->wrong++ == 0)
             a->wrong_ns = now_ns;
-        return HTTP_STRANGER;
+        return -EACCES;
     }
-    if (secret_make(s.name) < 0 || secret_make(s.key) < 0 || secret_make(s.view) < 0)
-        return HTTP_STRANGER;
+    int r = secret_make(s.name);
+    if (r == 0)
+        r = secret_make(s.key);
+    if (r == 0)
+        r = secret_make(s.view);
+    if (r < 0)
+        return r;
     *session_slot(a, s.rank) = s;
     save_sessions(a);
+    ret->rank = s.rank;
     snprintf(ret->cookie, sizeof ret->cookie,
              COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d", s.name,
              86400 * SESSION_DAYS);
     memcpy(ret->key, s.key, sizeof ret->key);
     memcpy(ret->view, s.view, sizeof ret->view);
-    return s.rank;
+    return 0;
 }
 
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE])

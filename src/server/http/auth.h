@@ -16,6 +16,7 @@ enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256, AUTH_SECRET_SIZE = 65 };
  * browsers send a cookie to every port of the host, including the port of another user's web
  * server. The page stores KEY and VIEW in the browser, whose storage is separate for each port. */
 struct auth_grant {
+    enum http_rank rank;           /* rank of the token */
     char cookie[AUTH_COOKIE_SIZE]; /* value of Set-Cookie */
     /* secret that, together with the cookie, grants all rights of the token */
     char key[AUTH_SECRET_SIZE];
@@ -41,12 +42,11 @@ bool auth_origin_ok(const struct auth *a, const struct http_request *r, const ch
  * its cookie together with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view".
  * Compares in constant time. */
 enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
-/* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong.
- * *ret_again is true if too many wrong tokens were sent recently, by any clients, so that the
- * client must wait some seconds before it tries again. The right token is always accepted. NOW_NS
- * is wall-clock time. */
-enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
-                          struct auth_grant *ret, bool *ret_again);
+/* Opens a session for a token and fills in *RET. Returns 0; -EACCES if the token is wrong; -EAGAIN
+ * if it is wrong and too many wrong tokens were sent recently, by any clients, so that the client
+ * must wait some seconds before it tries again; or another -errno if the token is right but no
+ * session can be opened. NOW_NS is wall-clock time. */
+int auth_login(struct auth *a, const char *token, uint64_t now_ns, struct auth_grant *ret);
 /* Ends the session to which R's cookie and key belong. ret_cookie is the value of a Set-Cookie
  * header that removes the cookie from the browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);

@@ -1,4 +1,6 @@
 /* Request handlers for the page, its sessions, and the server itself. */
+#include <errno.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -104,7 +106,6 @@ void route_session_get(struct route_call *c)
 void route_session_post(struct route_call *c)
 {
     struct auth_grant grant;
-    bool again = false;
     json_t *body = route_body(c->r);
     if (!body)
         return;
@@ -114,18 +115,19 @@ void route_session_post(struct route_call *c)
         json_decref(body);
         return;
     }
-    enum http_rank rank =
-        auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant, &again);
+    int result = auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant);
     json_decref(body);
-    if (again) {
+    if (result == -EAGAIN) {
         http_answer_error(c->r, 429, "too many wrong tokens; try again in a few seconds");
-    } else if (rank == HTTP_STRANGER) {
+    } else if (result == -EACCES) {
         log_line(LOG_WARN, "login", 0, "login with a wrong token");
         http_answer_error(c->r, 401,
                           "wrong token; the valid token is in the file \"token\" in the server's "
                           "state folder");
+    } else if (result < 0) {
+        http_answer_error(c->r, 503, "cannot open a session: %s", strerror(-result));
     } else {
-        json_t *doc = session_json(rank);
+        json_t *doc = session_json(grant.rank);
         json_object_set_new(doc, "key", json_string(grant.key));
         json_object_set_new(doc, "view", json_string(grant.view));
         http_add_header(c->r, "Set-Cookie", grant.cookie);

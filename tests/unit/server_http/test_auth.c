@@ -130,22 +130,22 @@ static void only_the_right_token_opens_a_session(void **state)
     struct err err = {""};
     char token[300], reader[300];
     struct auth_grant grant, other;
-    bool again = true;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(read_token(f->fd, "token", token), 0);
     assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
-    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_OWNER);
-    assert_false(again);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant), 0);
+    assert_int_equal(grant.rank, HTTP_OWNER);
     assert_non_null(strstr(grant.cookie, "HttpOnly; SameSite=Strict; Path=/"));
     assert_null(strstr(grant.cookie, token));
     assert_null(strstr(grant.cookie, grant.key));
     assert_null(strstr(grant.cookie, grant.view));
     assert_string_not_equal(grant.key, grant.view);
-    assert_int_equal(auth_login(a, reader, NS_PER_S, &other, &again), HTTP_READER);
+    assert_int_equal(auth_login(a, reader, NS_PER_S, &other), 0);
+    assert_int_equal(other.rank, HTTP_READER);
     assert_string_not_equal(grant.key, other.key);
     token[0] = token[0] == 'a' ? 'b' : 'a';
-    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_STRANGER);
-    assert_int_equal(auth_login(a, "", NS_PER_S, &grant, &again), HTTP_STRANGER);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant), -EACCES);
+    assert_int_equal(auth_login(a, "", NS_PER_S, &grant), -EACCES);
     auth_free(a);
 }
 
@@ -156,20 +156,15 @@ static void right_token_is_accepted_while_wrong_tokens_are_rate_limited(void **s
     struct err err = {""};
     char token[300];
     struct auth_grant grant;
-    bool again = false;
     uint64_t now_ns = 1000 * NS_PER_S;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(read_token(f->fd, "token", token), 0);
-    for (int i = 0; i < 10; i++) {
-        assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), HTTP_STRANGER);
-        assert_false(again);
-    }
-    assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), HTTP_STRANGER);
-    assert_true(again);
-    assert_int_equal(auth_login(a, token, now_ns, &grant, &again), HTTP_OWNER);
-    assert_false(again);
-    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, &grant, &again), HTTP_STRANGER);
-    assert_false(again);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(auth_login(a, "wrong", now_ns, &grant), -EACCES);
+    assert_int_equal(auth_login(a, "wrong", now_ns, &grant), -EAGAIN);
+    assert_int_equal(auth_login(a, token, now_ns, &grant), 0);
+    assert_int_equal(grant.rank, HTTP_OWNER);
+    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, &grant), -EACCES);
     auth_free(a);
 }
 
@@ -181,16 +176,16 @@ static void sessions_are_limited_in_number_and_survive_a_restart(void **state)
     struct stat st;
     char token[300], reader[300], text[32 << 10];
     struct auth_grant grant, of_reader;
-    bool again = false;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(read_token(f->fd, "token", token), 0);
     assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
-        assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), HTTP_OWNER);
+        assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant), 0);
+    assert_int_equal(grant.rank, HTTP_OWNER);
     /* Readers' sessions do not displace the owner's sessions. */
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
-        assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader, &again),
-                         HTTP_READER);
+        assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader), 0);
+    assert_int_equal(of_reader.rank, HTTP_READER);
     auth_free(a);
     assert_int_equal(fstatat(f->fd, "sessions", &st, 0), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -215,14 +210,14 @@ static void stored_sessions_without_a_key_are_dropped(void **state)
     struct err err = {""};
     char token[300], text[1024];
     struct auth_grant grant;
-    bool again = false;
     put(f, "sessions",
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef w 9999999999999999999\n"
         "nonsense\n",
         0600);
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(read_token(f->fd, "token", token), 0);
-    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_OWNER);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant), 0);
+    assert_int_equal(grant.rank, HTTP_OWNER);
     auth_free(a);
     ssize_t n = io_read_small(f->fd, "sessions", text, sizeof(text) - 1);
     assert_true(n > 0);
@@ -266,6 +261,33 @@ static void origin_is_accepted_only_if_it_equals_the_host(void **state)
     assert_false(auth_origin_is_host("", ""));
 }
 
+static bool has_no_random;
+
+int __real_io_random_hex(size_t bytes, char *ret); /* NOLINT: the linker's names */
+int __wrap_io_random_hex(size_t bytes, char *ret); /* NOLINT */
+
+int __wrap_io_random_hex(size_t bytes, char *ret)
+{
+    return has_no_random ? -EIO : __real_io_random_hex(bytes, ret);
+}
+
+static void right_token_is_not_called_wrong_if_random_numbers_are_missing(void **state)
+{
+    struct folder *f = *state;
+    struct auth *a = NULL;
+    struct err err = {""};
+    char token[300];
+    struct auth_grant grant;
+    assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
+    assert_int_equal(read_token(f->fd, "token", token), 0);
+    has_no_random = true;
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant), -EIO);
+    assert_int_equal(auth_login(a, "wrong", NS_PER_S, &grant), -EACCES);
+    has_no_random = false;
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant), 0);
+    auth_free(a);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
@@ -276,6 +298,7 @@ int main(void)
         TEST(short_or_binary_token_is_refused),
         TEST(only_the_right_token_opens_a_session),
         TEST(right_token_is_accepted_while_wrong_tokens_are_rate_limited),
+        TEST(right_token_is_not_called_wrong_if_random_numbers_are_missing),
         TEST(sessions_are_limited_in_number_and_survive_a_restart),
         TEST(stored_sessions_without_a_key_are_dropped),
         cmocka_unit_test(host_check_accepts_literal_addresses_and_allowed_names),
