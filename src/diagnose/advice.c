@@ -82,27 +82,18 @@ static bool is_image(const struct hypothesis *h)
            (file && strstr(file, "/PIL/"));
 }
 
-static bool is_limited(const struct kept *k)
+static bool is_limited(const struct question *q, const struct kept *k)
 {
+    (void)q;
     return k->limit > 0;
 }
 
 /* Returns true if the container belongs to the user's program. If it belongs to a library, the user
  * cannot change it. */
-static bool is_of_program(const struct kept *k)
+static bool is_of_program(const struct question *q, const struct kept *k)
 {
+    (void)q;
     return !k->is_library;
-}
-
-/* Returns the first growing container that IS_WANTED accepts, or NULL. */
-static const struct kept *find_container(const struct facts *f,
-                                         bool (*is_wanted)(const struct kept *))
-{
-    const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);
-    for (size_t i = 0; kept && i < kept->count; i++)
-        if (is_wanted(&kept->at[i]))
-            return &kept->at[i];
-    return NULL;
 }
 
 static void advise_first_touch(const struct question *q, const struct hypothesis *h, struct list *l)
@@ -114,8 +105,7 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
             no_leak_text(q), ABOUT(h->site->live_bytes), SITE(h));
         return;
     }
-    const struct kept *kept =
-        q->f->main->verdict.is_limited ? find_container(q->f, is_limited) : NULL;
+    const struct kept *kept = q->f->main->verdict.is_limited ? find_container(q, is_limited) : NULL;
     if (kept) {
         if (kept_is_value(kept))
             add(l, h->id, "to use less memory, make %s smaller than %s", kept->name,
@@ -143,7 +133,7 @@ static bool blames_batches(const struct question *q, const struct hypothesis *h)
 
 static void advise_call_site(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    const struct kept *kept = find_container(q->f, is_of_program);
+    const struct kept *kept = find_container(q, is_of_program);
     struct advice *a;
     if (kept)
         a = add(l, h->id, "limit or clear %s, which keeps alive the memory allocated at %s",
@@ -171,11 +161,12 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
     const json_t *one = json_array_get(json_object_get(q->f->census.last, "largest"), 0);
     const char *what = json_string_value(json_object_get(one, "what"));
     const char *chain = json_string_value(json_object_get(one, "chain"));
-    const struct kept *kept = h->id == HYPOTHESIS_PYTHON_OBJECTS ? piling_container(q) : NULL;
+    const struct kept *kept =
+        h->id == HYPOTHESIS_PYTHON_OBJECTS ? find_container(q, is_piling_container) : NULL;
     if (what && chain && strncmp(chain, "…", strlen("…")) != 0 &&
         !strstr(chain, "no object that gc tracks"))
         saves_per_step(q, h, add(l, h->id, "release %.100s, kept alive by %.200s", what, chain));
-    else if (kept && is_of_program(kept))
+    else if (kept && is_of_program(q, kept))
         saves_per_step(q, h, add(l, h->id, "limit or clear %s", kept->name));
     else
         saves_per_step(q, h,
@@ -369,7 +360,7 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
 {
     return h->id == HYPOTHESIS_CALL_SITE && first->id == HYPOTHESIS_FIRST_TOUCH && h->site &&
            first->site == h->site &&
-           (q->f->main->verdict.is_limited || !find_container(q->f, is_of_program));
+           (q->f->main->verdict.is_limited || !find_container(q, is_of_program));
 }
 
 /* Returns true if H is retention, but another cause is known: the program keeps memory alive. The

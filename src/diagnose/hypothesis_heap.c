@@ -88,15 +88,28 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
         weigh_once(q, h);
 }
 
-const struct kept *piling_container(const struct question *q)
+const struct kept *find_container(const struct question *q, container_test *is_wanted)
 {
-    const struct kept_list *l = q->is_growing ? kept_of(&q->f->kept, q->f->main->id.pid) : NULL;
-    for (size_t i = 0; l && i < l->count; i++) {
-        const struct kept *k = &l->at[i];
-        if (!k->is_graph && !(k->limit > 0) && k->bytes >= kept_share * q->total)
-            return k;
-    }
+    const struct facts_process *main = q->f->main;
+    const struct kept_list *l = main ? kept_of(&q->f->kept, main->id.pid) : NULL;
+    for (size_t i = 0; l && i < l->count; i++)
+        if (is_wanted(q, &l->at[i]))
+            return &l->at[i];
     return NULL;
+}
+
+bool is_piling_container(const struct question *q, const struct kept *k)
+{
+    return q->is_growing && !k->is_graph && !(k->limit > 0) && k->bytes >= kept_share * q->total;
+}
+
+/* Adds evidence that the container K keeps the memory alive. */
+static void weigh_kept(const struct question *q, struct hypothesis *h, double weight,
+                       const struct kept *k)
+{
+    const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
+    h->share = fmax(h->share, share_of(q, k->bytes));
+    evidence_for(h, weight, "kept by %s", KEPT(l, (size_t)(k - l->at)));
 }
 
 void test_python_objects(const struct question *q, struct hypothesis *h)
@@ -104,12 +117,9 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
     const struct facts *f = q->f;
     double whole;
     if (!census_covers_growth(q, h, &whole)) {
-        const struct kept *kept = piling_container(q);
-        if (kept) {
-            const struct kept_list *l = kept_of(&f->kept, f->main->id.pid);
-            h->share = share_of(q, kept->bytes);
-            evidence_for(h, FAIR, "kept by %s", KEPT(l, (size_t)(kept - l->at)));
-        }
+        const struct kept *kept = find_container(q, is_piling_container);
+        if (kept)
+            weigh_kept(q, h, FAIR, kept);
         return;
     }
     double grown = facts_number(f->census.last, "object_bytes") -
@@ -279,17 +289,11 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
                  SIZE(grown), PLACE(row));
 }
 
-/* Adds evidence if the job has a variable or container whose autograd graph grows. */
-static void weigh_graph_kept(const struct question *q, struct hypothesis *h)
+/* Accepts a variable or container whose autograd graph grows. */
+static bool is_growing_graph(const struct question *q, const struct kept *k)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
-    for (size_t i = 0; l && i < l->count; i++) {
-        if (!l->at[i].is_graph || l->at[i].bytes < kept_share * l->at[0].bytes)
-            continue;
-        h->share = fmax(h->share, share_of(q, l->at[i].bytes));
-        evidence_for(h, STRONG, "kept by %s", KEPT(l, i));
-        return;
-    }
+    return k->is_graph && k->bytes >= kept_share * l->at[0].bytes;
 }
 
 void test_autograd(const struct question *q, struct hypothesis *h)
@@ -303,7 +307,9 @@ void test_autograd(const struct question *q, struct hypothesis *h)
         weigh_graph_census(q, h, whole);
     else
         whole = (double)NAN;
-    weigh_graph_kept(q, h);
+    const struct kept *kept = find_container(q, is_growing_graph);
+    if (kept)
+        weigh_kept(q, h, STRONG, kept);
     weigh_graph_site(q, h, whole);
 }
 

@@ -68,9 +68,12 @@ double heap_growth(const struct question *q);
 /* Among the call sites whose allocations stay alive, returns the one with the most growth, or NULL.
  * RET_GROWN receives its growth. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
-/* Returns a container without a maximum number of entries whose bytes explain much of the growth of
- * a job that keeps growing, or NULL. */
-const struct kept *piling_container(const struct question *q);
+/* Returns the first growing container of the main process that IS_WANTED accepts, or NULL. */
+typedef bool container_test(const struct question *q, const struct kept *k);
+const struct kept *find_container(const struct question *q, container_test *is_wanted);
+/* Accepts a container without a maximum number of entries whose bytes explain much of the growth of
+ * a job that keeps growing. */
+container_test is_piling_container;
 /* Returns the total growth of the other lines of the same function whose allocations stay alive,
  * and in RET_LINES the number of these lines. */
 double keeping_sites_beside(const struct question *q, const struct growth_row *row,
