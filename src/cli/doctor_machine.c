@@ -26,14 +26,6 @@
 
 /* ---- features of the kernel ---- */
 
-/* numbers of system calls, which old versions of glibc do not define */
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
-#ifndef SYS_process_mrelease
-#define SYS_process_mrelease 448
-#endif
-
 void doctor_check_kernel(struct doctor *d)
 {
     struct utsname name;

@@ -6,8 +6,17 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 #include "proc/limit.h"
+
+/* numbers of system calls, which old versions of glibc do not define */
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_process_mrelease
+#define SYS_process_mrelease 448
+#endif
 
 struct err;
 struct reflex;

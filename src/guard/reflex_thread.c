@@ -11,13 +11,6 @@
 
 #include "guard/reflex_private.h"
 
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
-#ifndef SYS_process_mrelease
-#define SYS_process_mrelease 448
-#endif
-
 #define REFLEX_INLINE REFLEX_CODE static inline __attribute__((always_inline))
 
 /* Makes a system call. Returns its result or -errno. */
