@@ -10,7 +10,6 @@ struct pace {
     uint32_t share_permyriad; /* maximum share of one CPU */
     uint64_t next_ns;         /* time at which the next sample is due */
     uint64_t count;           /* number of samples so far */
-    uint64_t total_cost_ns;   /* CPU time of these samples */
 };
 
 static inline struct pace pace_of(uint64_t period_ns, uint32_t share_permyriad)
@@ -25,7 +24,6 @@ static inline bool pace_due(const struct pace *p, uint64_t now_ns)
 static inline void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns)
 {
     p->count++;
-    p->total_cost_ns += cost_ns;
     uint64_t rest_ns = p->share_permyriad ? cost_ns * (10000 / p->share_permyriad) : 0;
     uint64_t wait_ns = rest_ns > p->period_ns ? rest_ns : p->period_ns;
     /* Ticks have some jitter. A sample that is taken slightly early is better than one that is
