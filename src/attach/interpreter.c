@@ -13,7 +13,6 @@
 #include "base/span.h"
 
 enum {
-    MAPS_MAX = 64 << 20,
     THREADS_MAX = 1 << 16,
     RUNTIME_BYTES = 2048,     /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
     SPARE_LEAST = 64,         /* smallest range of unused bytes that is recorded, in bytes */
@@ -378,7 +377,7 @@ int interpreter_find(const struct attach_target *t, struct interpreter *ret, str
 {
     struct search s = {.t = t, .r = -ENOENT};
     struct buf maps = {0};
-    int r = attach_target_file(t, "maps", MAPS_MAX, &maps);
+    int r = attach_target_file(t, "maps", ATTACH_MAPS_MAX, &maps);
     if (r < 0 || !attach_target_lives(t))
         r = attach_target_gone(t, err);
     else
@@ -397,6 +396,20 @@ int interpreter_find(const struct attach_target *t, struct interpreter *ret, str
     ret->spare = s.spare;
     ret->spare_bytes = s.spare_bytes;
     return 0;
+}
+
+/* The interpreter does not clear the path of a script of PEP 768 after it has run the script, and
+ * each entry of the queue moves the ring's indices. Some versions clear the entry. */
+bool interpreter_is_untouched(const struct attach_target *t, const struct interpreter *i)
+{
+    uint32_t first, last;
+    uint64_t call;
+    char byte;
+    if (i->entry == INTERPRETER_DEBUG)
+        return attach_read(t->mem_fd, i->debug.path, &byte, sizeof byte) && byte == 0;
+    return attach_read_int(t->mem_fd, i->queue.first, &first) && first == 0 &&
+           attach_read_int(t->mem_fd, i->queue.last, &last) && last == 0 &&
+           attach_read_word(t->mem_fd, i->queue.calls, &call) && call == 0;
 }
 
 int interpreter_find_patiently(const struct attach_target *t, struct interpreter *ret,

@@ -65,6 +65,9 @@ struct interpreter {
  * a thread is starting or ending; or -errno with a message. */
 int interpreter_find(const struct attach_target *t, struct interpreter *ret, struct err *err);
 
+/* True if no script was ever passed to the interpreter, by ebb or by another tool. */
+bool interpreter_is_untouched(const struct attach_target *t, const struct interpreter *i);
+
 /* Like interpreter_find, but tries again for two seconds while the failure may be temporary. */
 int interpreter_find_patiently(const struct attach_target *t, struct interpreter *ret,
                                struct err *err);

@@ -42,7 +42,8 @@ int attach_target_gone(const struct attach_target *t, struct err *err);
 bool attach_target_sees(const struct attach_target *t, const char *path);
 /* Reads /proc/PID/NAME, and appends it to RET. */
 struct buf;
-enum { ATTACH_ENVIRON_MAX = 64 << 20 }; /* to be passed as MAX if NAME is "environ" */
+/* to be passed as MAX if NAME is "environ" or "maps" */
+enum { ATTACH_ENVIRON_MAX = 64 << 20, ATTACH_MAPS_MAX = 64 << 20 };
 int attach_target_file(const struct attach_target *t, const char *name, size_t max,
                        struct buf *ret);
 

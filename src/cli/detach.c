@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/loop.h"
+#include "base/span.h"
 #include "cli/attach_processes.h"
 #include "mark/receiver.h"
 #include "proc/read.h"
@@ -43,11 +45,35 @@ static int remove_hooks(struct loop *loop, struct attach_processes *p, struct er
     return r;
 }
 
+/* True if the process has loaded the profiler's library, which stays loaded after a detach. */
+static bool has_library(const struct attach_target *t)
+{
+    struct buf maps = {0};
+    bool has = attach_target_file(t, "maps", ATTACH_MAPS_MAX, &maps) < 0 ||
+               span_find((struct span){buf_str(&maps), maps.len}, "/libebb-heap.so");
+    buf_fini(&maps);
+    return has;
+}
+
+/* Refuses a process to which ebb was never attached. Python itself would refuse only when its main
+ * thread next runs Python code. */
+static int refuse_untouched(const struct attach_target *t, struct err *err)
+{
+    struct interpreter found;
+    struct err ignored = {""};
+    if (t->optin[0] || interpreter_find(t, &found, &ignored) < 0 ||
+        !interpreter_is_untouched(t, &found) || has_library(t))
+        return 0;
+    return err_set(err, -ENOENT, "ebb is not attached to process %d (%s)", (int)t->pid, t->name);
+}
+
 static int detach_alone(const struct proc_root *root, int32_t pid, struct err *err)
 {
     struct attach_processes p = {0};
     struct loop *loop = NULL;
     int r = attach_processes_open(root, pid, false, &p, err);
+    if (r == 0)
+        r = refuse_untouched(&p.at[0].target, err);
     if (r == 0)
         r = loop_new(&loop);
     if (r == 0)

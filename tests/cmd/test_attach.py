@@ -155,8 +155,9 @@ def test_attach_command_exits_on_ctrl_c_or_ebb_detach(installed, open_folder):
         assert installed.notes() == [f"start {job.pid}", f"stop {job.pid}"] * 2
 
 
-def test_detach_removes_hooks_left_by_a_killed_ebb(installed, open_folder):
-    with program(BUSY) as job:
+@every_python
+def test_detach_removes_hooks_left_by_a_killed_ebb(python, installed, open_folder):
+    with program(BUSY, python=python) as job:
         with attached(installed, open_folder, job.pid) as ebb:
             ebb.kill()
         result = run_ebb("detach", job.pid, program=str(installed.program))
@@ -167,6 +168,13 @@ def test_detach_removes_hooks_left_by_a_killed_ebb(installed, open_folder):
 
 def test_detach_of_a_never_attached_process_is_refused(installed):
     with program(BUSY) as job:
+        result = run_ebb("detach", job.pid, program=str(installed.program))
+        assert result.returncode == 2 and "not attached" in result.stderr
+
+
+@every_python
+def test_detach_of_a_never_attached_process_needs_no_python_code(python, installed):
+    with program(IN_C, python=python) as job:
         result = run_ebb("detach", job.pid, program=str(installed.program))
         assert result.returncode == 2 and "not attached" in result.stderr
 
