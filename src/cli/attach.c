@@ -1,5 +1,5 @@
-/* `ebb attach`: loads ebb's hooks into a running job, and then does for that job what `ebb run`
- * does, except that it stops the job only with --guard. */
+/* `ebb attach`: loads ebb's hooks into a running job and then works like `ebb run`, except that it
+ * stops the job only with --guard. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include "trace/rundir.h"
 
 enum {
-    WAIT_S = 60,   /* time limit for a process to run the script; a long C call delays the script */
-    ANSWER_S = 10, /* time limit for loading or removing hooks */
+    WAIT_S = 60,   /* time limit for loading or removing the hooks; a long C call delays both */
+    ANSWER_S = 10, /* after Ctrl-C, time limit for scripts that have already started */
 };
 
 struct attach_options {
@@ -69,7 +69,7 @@ struct attach {
     struct supervisor_options supervisor;
     struct script script;
     char package[PATH_MAX], library[PATH_MAX], name[64];
-    /* the reason why ebb detached; NULL while it is attached, or if the job has exited */
+    /* why ebb detached; NULL while ebb is attached, or if the job has exited */
     const char *ended_by;
     bool is_over;
     bool has_left; /* true once the last process of the job has exited */
@@ -145,15 +145,17 @@ static int attach_find_parts(struct attach *a, struct err *err)
     if (!place_find_shim(a->package))
         return err_set(err, -ENOENT,
                        "ebb's Python package is not installed next to the ebb program");
-    *strrchr(a->package, '/') = '\0'; /* the shim is a folder in the package */
+    /* removes the shim's folder name, which leaves the path of the package */
+    *strrchr(a->package, '/') = '\0';
     if (!a->options->no_heap && place_find_heap(a->library))
         a->supervisor.heap.library = a->library;
     a->supervisor.heap.interval_bytes = a->options->heap_interval_bytes;
     return 0;
 }
 
-/* Makes USER the owner of the socket folder. Without this, the processes of another user's job
- * could not enter a folder that root created. */
+/* Makes USER the owner of the socket folder, because the job of another user cannot enter a folder
+ * that root created. Returns an error if the job's first process cannot access all files that the
+ * hooks need. */
 static int attach_open_folder(struct attach *a, uid_t user, struct err *err)
 {
     const char *folder = attached_folder(a->attached), *socket = attached_socket(a->attached);
@@ -224,7 +226,8 @@ static int attach_begin(struct attach *a, struct err *err)
         s->rundir.fd = -1;
         return r;
     }
-    /* only root may enter the folders in these variables, so ebb uses the default folder */
+    /* These variables name folders of root, which the job's user cannot enter. Without them, ebb
+     * uses its default folder. */
     if (user != geteuid()) {
         unsetenv("XDG_RUNTIME_DIR");
         unsetenv("TMPDIR");
@@ -243,8 +246,8 @@ static int attach_begin(struct attach *a, struct err *err)
     return r;
 }
 
-/* Runs the loop until every process has answered, at most for a minute. On Ctrl-C, withdraws the
- * scripts that have not started, and waits a little longer for those that are running. */
+/* Runs the loop until every process has answered, but at most WAIT_S. On Ctrl-C, withdraws the
+ * scripts that have not started, and waits ANSWER_S for those that have. */
 static void attach_wait(struct attach *a)
 {
     uint64_t until_ns = clock_mono_ns() + WAIT_S * NS_PER_S;
@@ -394,7 +397,7 @@ static int attach_exec(const struct cli_call *call, struct err *err)
         return r;
     real = pid;
     if (!a.options->all && pid != getpid() && find_real_process(&a.root, pid, &real, why, err) < 0)
-        real = pid; /* attach_target_open reports the error */
+        real = pid; /* attach_processes_open reports the error for this pid */
     r = attach_processes_open(&a.root, real, a.options->all, &a.processes, err);
     if (r == 0 && attach_listen(&a) < 0)
         r = err_set(err, -ENOMEM, "out of memory");
@@ -411,16 +414,16 @@ const struct cli_command cmd_attach = {
     .operands = "PID",
     .summary = "record, judge and profile a job that is already running",
     .description =
-        "Loads ebb's hooks into the running Python process PID, and from then on does what ebb run "
-        "does: it reports steps, judges memory, profiles the heap, writes a run folder, and prints "
+        "Loads ebb's hooks into the running Python process PID, and then works like ebb run: it "
+        "reports steps, judges memory, profiles the heap, writes a run folder, and prints "
         "a summary at the end. On Ctrl-C, on ebb detach PID, or when the time of --for has passed, "
         "ebb removes the hooks and exits; the job continues.\n"
         "\n"
         "The process is stopped for a few milliseconds while ebb writes one entry into the "
         "interpreter's own queue; ebb runs no code in the process while it is stopped. The "
-        "interpreter (CPython 3.9 "
-        "or later) loads the hooks between two instructions of its main thread. Memory that was "
-        "allocated before the hooks were loaded is not attributed to lines.\n"
+        "interpreter (CPython 3.9 or later) loads the hooks between two instructions of its main "
+        "thread. Memory that was allocated before the hooks were loaded is not attributed to "
+        "lines.\n"
         "\n"
         "This requires the right to trace the process: the same user and "
         "kernel.yama.ptrace_scope=0, or root. A process that was started with EBB_ATTACH=1 loads "

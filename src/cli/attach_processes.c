@@ -256,8 +256,8 @@ void attach_processes_withdraw(struct attach_processes *p)
             close_request(a);
             attach_process_fail(a, "the process does not answer");
         } else if (inject_withdraw(&a->inject) != -EALREADY) {
-            attach_process_fail(a, "the main thread was in a C call all the time and ran no Python "
-                                   "code; nothing was changed, try again later");
+            attach_process_fail(a, "the main thread stayed in a C call and ran no Python code; "
+                                   "nothing was changed, try again later");
         }
     }
 }

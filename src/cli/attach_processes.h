@@ -23,12 +23,13 @@ enum attach_phase {
 struct attach_process {
     struct attach_target target;
     struct inject inject;
-    /* connection for the request to load the hooks if the process was started with EBB_ATTACH=1;
-     * else -1 */
+    /* connection to a process that was started with EBB_ATTACH=1, for the request to load the
+     * hooks; -1 for other processes */
     int request_fd;
     enum attach_phase phase;
     bool is_stopping; /* true if the pending script removes the hooks */
-    bool has_run;     /* true once ebb._attach has begun; the result follows */
+    /* true once the script has called ebb._attach, which sends the result at its end */
+    bool has_run;
     bool has_answered;
     bool is_late; /* true once the user was notified that ebb is waiting */
     uint64_t since_ns;
@@ -49,9 +50,9 @@ struct attach_processes {
 int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
                           struct attach_processes *ret, struct err *err);
 void attach_processes_fini(struct attach_processes *p);
-/* Pass the script S, with the process's pid filled in, to each process in phase ATTACH_IDLE
- * (attach_processes_start) or ATTACH_ON (attach_processes_stop). Return the number of processes
- * that ebb then waits for. */
+/* attach_processes_start passes the script S to each process in phase ATTACH_IDLE,
+ * attach_processes_stop to each process in phase ATTACH_ON. Both fill in the pid of the process,
+ * and return the number of processes for which ebb then waits. */
 size_t attach_processes_start(struct attach_processes *p, struct script *s);
 size_t attach_processes_stop(struct attach_processes *p, struct script *s);
 /* Handles a mark that one of the scripts sent. */

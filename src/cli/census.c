@@ -42,7 +42,8 @@ struct asking {
     json_t *answers;
 };
 
-/* Parses the pid in "marks.4711", the name of a process's socket next to "marks". */
+/* Parses the pid in "marks.4711", the name of the socket of process 4711. The run's own socket is
+ * named "marks". */
 static bool pid_of_name(const char *name, const char *marks, int32_t *ret)
 {
     size_t len = strlen(marks);
@@ -445,9 +446,9 @@ const struct cli_command cmd_census = {
     .description =
         "Asks the Python processes of a run to count their live tensors by device, type and "
         "shape, and their live objects by type, and to find out what keeps the largest ones "
-        "alive. They count at the end of a step, or in a thread of their own if no step ends "
-        "within two seconds; ebb does not attach to them. Each census is stored in the run "
-        "folder, and the next one shows the growth since then.\n"
+        "alive. The processes do this at the end of a step, or in a thread of their own if no "
+        "step ends within two seconds; ebb does not attach to them. Each census is stored in "
+        "the run folder, and the next one shows the growth since then.\n"
         "\n"
         "For a run that has ended, the last stored censuses are shown. EBB_CENSUS_EVERY=N in "
         "the environment of `ebb run` takes one every N steps.\n"

@@ -21,9 +21,10 @@ struct cli_call {
 struct cli_command {
     const char *name;
     /* Operands as shown in the usage line: "-- CMD [ARG…]", "RUN_DIR|FILE", "BASE HEAD" or "".
-     * cli_parse derives their number: "" allows none, a leading '[' makes them optional, "…" allows
-     * any number. If the text starts with "--", the command itself checks its operands. If it
-     * starts with "[RUN_DIR", the default operand is the latest run. */
+     * cli_parse checks the number of operands against this text: "" allows none, a leading '['
+     * makes them optional, "…" allows any number. If the text starts with "--", the command itself
+     * checks its operands. If the text starts with "[RUN_DIR", the default operand is the latest
+     * run. */
     const char *operands;
     const char *summary; /* one line for the list of commands in the help */
     /* Paragraphs separated by an empty line; a line that begins with "  " is printed verbatim. */
@@ -33,7 +34,7 @@ struct cli_command {
     /* a second table or NULL; only its rows with scope ANYWHERE are used */
     const struct option_desc *more_options;
     size_t options_size; /* size of the command's own options struct */
-    int error_status;    /* exit status after an error; 0 means 2 */
+    int error_status;    /* exit status after an error; if 0, the status is 2 */
     /* options must precede the first operand, as in `ebb run -- CMD -x` */
     bool stop_at_operand;
     /* Runs the command. Returns its exit status, or -errno and an error, which is printed after the
@@ -68,7 +69,6 @@ void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroe
  * -errno. */
 int cli_open_pid(const struct cli_call *call, struct proc_root *ret_root, int32_t *ret_pid,
                  struct err *err);
-/* Finds a command by name; returns NULL if there is none. */
 const struct cli_command *cli_find_command(const char *name);
 /* Prints an error about the unknown command, with the most similar name. Returns the exit
  * status. */
@@ -82,8 +82,8 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens /dev/null in place of standard streams that are closed, so that files opened later do not
  * get the file descriptors 0 to 2. */
 void cli_open_streams(void);
-/* Returns true if the standard stream FD was closed when the program started. FD is now /dev/null.
- */
+/* Returns true if the standard stream FD was closed when the program started, and is now
+ * /dev/null. */
 bool cli_was_closed(int fd);
 bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLOR is not set */
 /* Width of the output in columns: that of the terminal, but at least 40 and at most 100; 80 if FD
@@ -115,7 +115,7 @@ struct cli_block {
     bool is_verbatim;
 };
 bool cli_block_next(const char **at, struct cli_block *ret);
-/* Appends all blocks of TEXT with empty lines between them, and MARGIN before verbatim lines. */
+/* Appends all blocks of TEXT, separated by empty lines. Writes MARGIN before each verbatim line. */
 void cli_put_blocks(struct buf *out, const char *text, const char *margin, size_t width);
 /* Appends LEN bytes of S and a newline. The text is broken at spaces into lines of at most WIDTH
  * columns. The caller has already written COLUMN columns of the first line. Further lines are
@@ -124,7 +124,7 @@ void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t 
               size_t width);
 
 /* ---- output that is derived from the tables of options ---- */
-extern const struct option_desc cli_help_option; /* the --help option, which every command has */
+extern const struct option_desc cli_help_option;
 /* Returns the INDEX-th option in the order of the help, --help included, or NULL after the last. */
 const struct option_desc *cli_option_at(const struct cli_command *command, size_t index);
 void cli_help_list(struct buf *out, size_t width);

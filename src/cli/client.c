@@ -20,10 +20,12 @@
 
 enum {
     HEAD_MAX = 16 << 10, /* maximum size of an answer's headers, in bytes */
-    /* Maximum size of a JSON document, in bytes. No other kind of body is held in memory. */
+    /* Maximum size of a JSON document, in bytes. A body that is not JSON has no limit, because it
+     * is passed on in parts. */
     DOC_MAX = 16 << 20,
     ERROR_MAX = 64 << 10, /* maximum size of an error's body, in bytes */
-    PATIENCE_S = 30,      /* longest wait for a busy server, in seconds */
+    /* time limit for the answer, and for each further part of its body, in seconds */
+    PATIENCE_S = 30,
 };
 
 /* A connection, and the part of the answer that was read so far. */

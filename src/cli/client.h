@@ -1,5 +1,5 @@
 /* HTTP requests to the job server over its unix socket: one request and one answer, with limits on
- * the time and on the size of all that the server sends. */
+ * the duration and the size of the answer. */
 #pragma once
 
 #include <jansson.h>
@@ -30,11 +30,10 @@ struct client_request {
     const char *method;
     const char *path;   /* path of the URL including the query */
     const json_t *body; /* body of the request, borrowed, or NULL */
-    /* time that the server may take to answer, in addition to the normal time limit; for long polls
-     */
+    /* additional time limit for the answer to a long poll, in seconds */
     unsigned wait_s;
-    /* receives the body of a successful answer (2xx) that is not JSON; if NULL, the body must be
-     * JSON */
+    /* receives the body of a successful answer (2xx), which need not be JSON; if NULL, the body
+     * must be JSON */
     client_body_fn *fn;
     void *user;
 };

@@ -20,7 +20,6 @@ struct compare_options {
     bool json, markdown;
 };
 
-/* Two runs, and the result of their comparison. */
 struct gate {
     struct report base, head;
     struct comparison compared;

@@ -24,7 +24,7 @@ void cli_completions(struct buf *out, const char *shell)
 {
     bool is_bash = strcmp(shell, "bash") == 0, is_zsh = strcmp(shell, "zsh") == 0;
     assert((is_bash || is_zsh || strcmp(shell, "fish") == 0) &&
-           "the shell is not in the option's table");
+           "--completions accepts only bash, zsh and fish");
     buf_add_str(out, is_bash ? completions_bash : is_zsh ? completions_zsh : completions_fish);
 }
 

@@ -29,7 +29,6 @@
 
 /* ---- the cgroup of a job ---- */
 
-/* Returns true if the list of controllers contains "memory". */
 static bool lists_memory(const char *controllers)
 {
     const char *at = strstr(controllers, "memory");
@@ -68,7 +67,8 @@ static void try_group(const struct doctor *d, const struct guard_place *v2, stru
     bool has_control = unified >= 0 &&
                        io_read_small(unified, "cgroup.subtree_control", before, sizeof before) >= 0;
     guard_cgroup_name(&d->root, name);
-    (void)guard_place_vacate(&d->root); /* `ebb run` also does this first */
+    /* moves ebb to a child cgroup, as `ebb run` does before it creates a job's cgroup */
+    (void)guard_place_vacate(&d->root);
     ret->error = guard_cgroup_make(&d->root, name, LARGE, &g, &ret->why);
     if (ret->error < 0)
         return;
@@ -100,9 +100,9 @@ static const char *no_memory_advice(void)
 static const char *advice_for(int error)
 {
     if (error == EROFS)
-        return "The cgroup mount is read-only, as in most containers: ebb enforces --limit itself, "
-               "because it cannot set a limit in the kernel; with `docker run --cgroupns=private "
-               "--privileged` it can.";
+        return "The cgroup mount is read-only, as in most containers, so ebb cannot set a kernel "
+               "limit and enforces --limit itself. To enable a kernel limit, start the container "
+               "with `docker run --cgroupns=private --privileged`.";
     if (error == EOPNOTSUPP)
         return no_memory_advice();
     if (has_systemd())
@@ -274,8 +274,8 @@ static void doctor_check_python(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "Python", NULL, NULL, "none on PATH");
 }
 
-/* Finds torch/version.py for PYTHON: beside its bin folder (for PYTHON as given and for
- * the target of its links), in /usr/local, or in ~/.local. */
+/* Finds torch/version.py for PYTHON: beside the bin folder of PYTHON or of the file that PYTHON
+ * links to, in /usr/local, or in ~/.local. */
 static bool find_torch(const char *python, char ret[PATH_MAX])
 {
     char target[PATH_MAX];
@@ -314,8 +314,8 @@ static bool has_cuda(const char *torch)
     return has;
 }
 
-/* Returns false if torch's allocator lacks the function that ebb hooks to record GPU blocks; true
- * if it has the function, or if this cannot be found out. */
+/* Returns false if torch's allocator lacks the function that ebb hooks to record GPU blocks.
+ * Returns true if the allocator has the function, or if its library cannot be read. */
 static bool has_reports(const char *torch)
 {
     static const char name[] = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";

@@ -22,9 +22,9 @@ struct doctor {
     size_t count, cap;
 };
 
-/* Adds a finding about NAME. ADVICE is one sentence with the consequence and the remedy, or NULL if
- * all is well. DATA is the finding for `--json`, or NULL; D takes ownership of it. FACT may contain
- * raw text. NAME and ADVICE are not copied. */
+/* Adds a finding about NAME. ADVICE states the consequence and the remedy; it is NULL if all is
+ * well. DATA is the finding for `--json`, or NULL; D takes ownership of DATA. FACT may contain raw
+ * text. NAME and ADVICE are not copied. */
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
                 const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
 

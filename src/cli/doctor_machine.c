@@ -55,8 +55,8 @@ void doctor_check_children(struct doctor *d)
     else
         doctor_add(d, DOCTOR_NOTE, "process tree", NULL,
                    "ebb finds the processes of a job by scanning all of /proc, which takes "
-                   "longer on a machine with many processes: a kernel with CONFIG_PROC_CHILDREN "
-                   "avoids it.",
+                   "longer on a machine with many processes: use a kernel with "
+                   "CONFIG_PROC_CHILDREN.",
                    "/proc/PID/task/*/children does not exist");
 }
 

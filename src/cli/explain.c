@@ -74,8 +74,8 @@ static json_t *explain_part_json(const char *from, const char *end)
     return json_stringn(from, (size_t)(end - from));
 }
 
-/* Converts a page to JSON, with one Markdown text for each part. TEXT has LEN bytes; if it is NULL,
- * the result has only code and title. */
+/* Converts a page to JSON, with one Markdown text for each part. TEXT has LEN bytes. If TEXT is
+ * NULL, the result contains only the code and the title. */
 static json_t *explain_json(enum hypothesis_id id, const char *text, size_t len)
 {
     json_t *doc =

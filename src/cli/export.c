@@ -62,7 +62,8 @@ static int export_open(const struct export_options *options, const struct stat *
     return 0;
 }
 
-/* Writes the remaining output. R is the result so far: 0, or -errno with an error. */
+/* Flushes OUT, and closes it if it is a file. R is the result of the export so far: 0, or -errno
+ * with an error. Returns R or, if R is 0, the result of the flush. */
 static int export_close(const struct export_options *options, FILE *out, int r, struct err *err)
 {
     const char *name = options->output ? options->output : "to standard output";
@@ -73,8 +74,8 @@ static int export_close(const struct export_options *options, FILE *out, int r, 
     return r;
 }
 
-/* Returns the stat result of the recording at PATH, which is a run folder or the recording itself;
- * zeroed if it cannot be read. */
+/* Returns the stat result of the recording at PATH, which is a run folder or the recording itself.
+ * Returns a zeroed struct if the recording cannot be read. */
 static struct stat recording_stat(const char *path)
 {
     struct stat st;
@@ -83,7 +84,6 @@ static struct stat recording_stat(const char *path)
     return r == 0 ? st : (struct stat){0};
 }
 
-/* Reports the parts of the recording that could not be read. */
 static void export_report_damage(const struct trace_reader *reader, const char *path)
 {
     struct trace_reader_damage damage;
@@ -115,8 +115,7 @@ static int export_recording(const char *path, const struct export_options *optio
 
 /* ---- a heap ---- */
 
-/* Reports which of several processes was chosen, and the size of the part of its profile that could
- * not be read. */
+/* Reports which of several processes was chosen, and how much of its profile could not be read. */
 static void export_report_choice(const struct folder_heap *h, const struct export_options *options)
 {
     char size[TEXT_SIZE_MAX];

@@ -1,4 +1,4 @@
-/* `ebb heap`: lists live allocations by call site, and which of them grow. */
+/* `ebb heap`: lists live allocations by call site, and shows which call sites grow. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -56,7 +56,6 @@ static int process_view(const struct heap_options *o, const struct profile *p,
     return profile_view_of(p, &wants, ret, err);
 }
 
-/* Writes the title of the growth column. */
 static const char *growth_title(char out[32], const struct growth_options *g)
 {
     snprintf(out, 32, "since %" PRId64, g->from_step);
@@ -244,9 +243,9 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "top", INT, "N", AT(top), .fallback = "10", .min = 1, .max = 512,
                .help = "maximum number of rows"),
     OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack", AT(by),
-               .help = "group call sites into rows by this part of their stack; program: the "
-                       "innermost function in your own files (default: location; small rows are "
-                       "merged if the same function of yours called them)"),
+               .help = "the part of the stack that all call sites of a row share; program: the "
+                       "innermost function in your own files (default: location, and small rows "
+                       "are merged if the same function of yours called them)"),
     OPTION_ROW(0, "tree", FLAG, NULL, AT(wants.tree),
                .help = "show live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, AT(wants.stacks),

@@ -13,7 +13,7 @@
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width)
 {
-    bool is_first = true; /* true until the first word of the text is written */
+    bool is_first = true;
     for (const char *end = s + len; s < end;) {
         size_t gap = 0;
         while (s < end && (*s == ' ' || *s == '\n'))
@@ -152,7 +152,7 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
         add_examples(out, command->examples);
 }
 
-enum { NAME_COLUMNS = 14 }; /* width of the longest name, "  checkpoint", and two spaces */
+enum { NAME_COLUMNS = 14 }; /* two spaces, the longest name ("checkpoint") and two more spaces */
 
 void cli_help_list(struct buf *out, size_t width)
 {
@@ -203,7 +203,7 @@ static const struct option_desc options_table[] = {
                .help = "print the manual page, for man -l or an installer"),
     OPTION_ROW(0, "completions", CHOICE, "bash|zsh|fish",
                offsetof(struct help_options, completions),
-               .help = "print the completions for that shell"),
+               .help = "print the completions for this shell"),
     {0},
 };
 

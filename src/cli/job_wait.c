@@ -16,7 +16,8 @@
 #include "present/jobs.h"
 
 enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10 };
-/* exit statuses if the job was cancelled, lost or not started, and if --timeout has passed */
+/* JOB_WAIT_NO_STATUS: the job was cancelled or lost, or could not be started. JOB_WAIT_TIMEOUT: the
+ * time limit of --timeout has passed. */
 enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
 
 static bool is_state(const json_t *job, const char *word)
@@ -40,10 +41,10 @@ int job_exit_status(const json_t *job)
 
 struct patience {
     bool was_there;
-    uint64_t gone_ns; /* when the server stopped answering; 0 if it answers */
+    uint64_t gone_ns; /* time at which the server stopped answering; 0 while the server answers */
 };
 
-/* Returns true if the request should be retried, after a pause. R and STATUS are the result and the
+/* If the request should be repeated, pauses and returns true. R and STATUS are the result and the
  * HTTP status of the last request. */
 static bool try_again(struct patience *p, int r, unsigned status)
 {
@@ -140,7 +141,8 @@ static int print_part(void *user, const char *data, size_t len)
 }
 
 /* Prints the output that one answer contains, and advances the offset. Returns 0, -EAGAIN if the
- * request should be repeated, another -errno with an error, or the exit status. */
+ * request should be repeated, another -errno with an error, or the exit status if standard output
+ * is closed. */
 static int print_some(const char *socket, const char *path, unsigned wait_s,
                       struct patience *patience, uint64_t *offset, uint64_t *ret_end,
                       struct err *err)
@@ -194,8 +196,8 @@ int job_print_log(const char *socket, int64_t id, uint64_t offset, bool follow, 
             continue;
         if (r || is_ended)
             return r;
-        /* The job may write more until it ends, so the log is complete only if it was read after
-         * the end. If the job has ended by now, the loop reads the rest and returns. */
+        /* The job may have written more output between this read and its end. So if the job has
+         * ended, the loop reads the log once more and then returns. */
         json_t *job;
         r = get_job(socket, id, 0, UINT64_MAX, &patience, &job, err);
         if (r < 0)
@@ -215,7 +217,7 @@ struct wait_options {
 
 static const struct option_desc wait_table[] = {
     OPTION_ROW('t', "timeout", DURATION, "TIME", offsetof(struct wait_options, timeout_ns),
-               .help = "wait at most this long; after that the exit status is 3"),
+               .help = "maximum wait; after it, the exit status is 3"),
     OPTION_ROW('q', "quiet", FLAG, NULL, offsetof(struct wait_options, quiet),
                .help = "print nothing"),
     CLIENT_JSON_OPTION("print each job as one line of JSON"),

@@ -8,8 +8,9 @@
 #include "base/text.h"
 #include "version.h"
 
-/* Appends text for roff as plain ASCII. Escapes text that roff would take for a request. Also
- * escapes dashes, so that they remain in a command that is copied from the page. */
+/* Appends text for roff as plain ASCII. Escapes text that roff would interpret as a request. Also
+ * escapes dashes, because roff would otherwise print a different character, and a command copied
+ * from the page would not work. */
 static void man_text(struct buf *out, const char *s, size_t len)
 {
     static const char *const escapes[UCHAR_MAX + 1] = {

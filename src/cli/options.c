@@ -189,9 +189,9 @@ static bool is_job(const char *name, char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && cluster_is_folder(path);
 }
 
-/* If OPERAND is the id of a job on several nodes ("123") or of one of its steps ("123.0"), and
- * ebb-runs has a folder for it, writes the path of that folder to RET and returns RET. If the job
- * has several steps, uses the last one. Returns OPERAND in all other cases. */
+/* If OPERAND is the id of a job on several nodes ("123") or of a step of such a job ("123.0"), and
+ * ebb-runs has a folder for this id, writes the path of the folder to RET and returns RET. If the
+ * job has several steps, uses the last step. Returns OPERAND in all other cases. */
 static const char *job_folder_find(const char *operand, char ret[PATH_MAX])
 {
     struct stat st;

@@ -30,8 +30,9 @@ enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
 struct shown {
     const struct report_options *o;
     struct report run, after;
-    struct comparison compared;  /* if --compare */
-    struct cluster_read several; /* set for a job on several nodes; owns RUN, its worst node */
+    struct comparison compared; /* if --compare */
+    /* set for a job on several nodes; RUN is then the worst node and belongs to this member */
+    struct cluster_read several;
 };
 
 static void shown_fini(struct shown *s)

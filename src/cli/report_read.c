@@ -214,8 +214,8 @@ static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_cou
     return most > least;
 }
 
-/* If the run AFTER is shorter than the run BEFORE, adds to BEFORE a verdict on its beginning, up to
- * the length of AFTER. */
+/* If the run AFTER is shorter than the run BEFORE, judges the beginning of BEFORE, up to the length
+ * of AFTER, and stores this verdict in BEFORE. */
 static int read_early(struct report *before, const struct report *after,
                       const struct csv_options *csv, struct err *err)
 {
@@ -231,7 +231,8 @@ static int read_early(struct report *before, const struct report *after,
     if (settings.has_until ? b->now_ns >= a->now_ns : steps_after >= steps)
         return 0;
     if (settings.has_until && a->table.is_rows)
-        /* a table is cut at a value of its time column, but now_ns is the time since the start */
+        /* the length of AFTER cannot be used here: a table is cut at a value of its time column,
+         * which need not start at 0 */
         return 0;
     settings.until_ns = b->now_ns;
     if (settings.has_until) {

@@ -1,5 +1,6 @@
-/* ebb run: starts a job that is isolated, recorded and guarded, and prints its summary. This
- * process is the job's client in the foreground. */
+/* `ebb run`: starts the supervisor, which isolates, records and guards the job. This process is the
+ * supervisor's client in the foreground: it connects the job to the terminal, and prints the
+ * summary. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -192,7 +193,7 @@ static void choose_heap(const struct run_options *o, const char *program,
         s->heap.trouble = PLACE_NO_HEAP;
 }
 
-/* Storage for texts that a struct supervisor_options points to. */
+/* Storage for the texts to which a struct supervisor_options points. */
 struct run_space {
     char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
     struct proc_root root;

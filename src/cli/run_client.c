@@ -1,5 +1,5 @@
-/* A poll loop between the supervisor's channel and the user's terminal or pipes. Nothing in it
- * blocks for long, because a slow reader of the output must not delay a signal to the job. */
+/* A poll loop between the supervisor's channel and the user's terminal or pipes. Nothing in the
+ * loop blocks for long, because a slow reader of the output must not delay a signal to the job. */
 #include "cli/run_client.h"
 
 #include <errno.h>
@@ -36,19 +36,22 @@ enum {
 /* One of our own output streams, and the output that is waiting to be written to it. */
 struct outlet {
     int fd;
-    int from; /* pipe with the job's output; -1 if there is none, or after its end */
+    /* pipe with the job's output; -1 if there is no pipe, or after the end of the output */
+    int from;
     const char *name;
     /* Used if FD is a pipe: the kernel moves the bytes from FROM into this pipe, and from this pipe
      * to FD. A direct splice from FROM to FD could keep FROM locked while it waits for FD, and the
-     * supervisor could then not write to FROM. -1 if read and write are used instead. */
+     * supervisor could then not write to FROM. Both fds are -1 if read and write are used
+     * instead. */
     int through[2];
     size_t held; /* bytes in THROUGH */
     bool is_large;
     size_t most; /* maximum size of a write, if read and write are used */
     bool gone, has_reported;
     struct buf wait;
-    size_t wait_at;  /* number of bytes of WAIT that are already written */
-    struct buf rest; /* output to write once the pipe is empty */
+    size_t wait_at; /* number of bytes of WAIT that are already written */
+    /* output that arrived over the channel; it is written once the pipe FROM is closed */
+    struct buf rest;
 };
 
 struct client {
@@ -56,7 +59,7 @@ struct client {
     const struct supervisor_tty *tty;
     struct run_client_end *end;
     pid_t sentinel;
-    bool raw;              /* true while the terminal is in raw mode */
+    bool raw;
     struct termios before; /* settings of the terminal before raw mode */
     bool keys_ended;       /* true once all input was read */
     size_t under_way;      /* number of input bytes that were sent and not acknowledged */
@@ -114,7 +117,8 @@ void run_client_terminal(bool none, struct supervisor_tty *ret)
         return;
     }
     ioctl(fd, TIOCGWINSZ, &ret->size);
-    if (!ret->in) /* the user's terminal keeps its settings, so the terminal translates line ends */
+    /* without raw mode, the user's terminal translates line ends, so the job's must not */
+    if (!ret->in)
         ret->termios.c_oflag &= (tcflag_t)~OPOST;
 }
 
@@ -212,7 +216,7 @@ static void outlet_failed(struct outlet *o, int error)
     buf_clear(&o->wait);
     o->wait_at = 0;
     if (error == EPIPE || error == EIO) {
-        /* the supervisor's next write to the pipe will fail, then the job's next write */
+        /* the supervisor's next write to the pipe will fail, and after it the job's next write */
         outlet_drop(o);
     } else if (!o->has_reported) {
         o->has_reported = true;
@@ -248,7 +252,7 @@ static void outlet_splice(struct outlet *o)
         if (n <= 0)
             return;
         o->held = (size_t)n;
-        /* for a job with much output, the pipe is enlarged here as well as in the supervisor */
+        /* the job writes much output; the supervisor enlarges the pipe FROM for the same reason */
         if (n >= PIPE_BYTES && !o->is_large)
             o->is_large = fcntl(o->through[1], F_SETPIPE_SZ, PIPE_LARGE) >= 0;
     }
@@ -408,7 +412,8 @@ static void take_keys(struct client *c)
         c->under_way += (size_t)n;
         channel_queue(&c->channel, CHANNEL_INPUT, keys, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR && in_foreground(c))) {
-        c->keys_ended = true; /* a background process also gets EIO, but can read again later */
+        /* EIO in the background is not the end: the process can read again in the foreground */
+        c->keys_ended = true;
     }
 }
 

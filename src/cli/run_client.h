@@ -11,7 +11,7 @@
 struct run_client_end {
     json_t *doc; /* contents of run.json, or NULL if the supervisor was lost */
     bool status_known;
-    int status; /* exit status of the job, which becomes ours as well */
+    int status; /* exit status of the job, with which ebb also exits */
 };
 
 /* Finds out which of our streams are the user's terminal, and the terminal's settings. If NONE,

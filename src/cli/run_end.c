@@ -84,8 +84,7 @@ static void run_end_write_files(const struct summary *s, const struct run_end_ou
         run_end_write_termination(s, to->termination_fd);
 }
 
-/* Adds what the summary shows besides the content of run.json: the growing call sites and the
- * diagnosis. */
+/* Adds the parts of the summary that run.json lacks: the growing call sites and the diagnosis. */
 static void add_explanation(json_t *doc, const struct summary *s, const struct report *r)
 {
     if (r->has_heap || r->has_gpu)

@@ -32,7 +32,7 @@ int run_end_show(const char *path, bool as_json, struct err *err);
 struct cluster_read {
     struct cluster *cluster;
     bool has_report;
-    struct report report; /* report of the worst node, which has the leaking line and the advice */
+    struct report report;   /* report of the worst node, with the leaking line and the advice */
     struct summary summary; /* summary of the worst node's run, as far as it was read */
     struct earlier earlier; /* earlier jobs of the same name */
 };

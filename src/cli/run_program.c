@@ -131,8 +131,8 @@ int run_program_find(const char *name, char ret_path[PATH_MAX])
         int r = program_check(ret_path);
         if (r == 0)
             return 0;
-        /* an inaccessible folder in the path also causes EACCES; the error counts only if the file
-         * exists */
+        /* EACCES may also mean that a folder in the path is inaccessible. So EACCES counts only if
+         * the file exists. */
         if (r == -EACCES && access(ret_path, F_OK) == 0)
             found = r;
         if (!at[len])

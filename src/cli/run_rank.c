@@ -47,7 +47,7 @@ struct rank_run {
     struct {
         pid_t pid;
         int fd;
-        /* when the witness last reported each signal; 0: never, or the report was used */
+        /* time of the witness's last report of each signal; 0: no report, or it was already used */
         uint64_t seen_ns[NSIG];
     } witness;
     pid_t lost; /* pid of the process that records the death of the supervisor, or 0 */
@@ -144,9 +144,9 @@ enum {
     JSON_MAX = 16 << 20,
     POLL_MS = 50,
     SENTINEL_MS = 1500, /* maximum wait for the sentinel, which writes at once */
-    NEXT_RANK_MS = 200, /* additional wait for each rank with a lower number */
+    NEXT_RANK_MS = 200, /* additional wait per rank with a lower number */
     RANKS_WAITED = 5,
-    WAIT_MS = 4000, /* how long this rank waits for the child before it exits */
+    WAIT_MS = 4000, /* maximum time that this rank waits for the child */
 };
 
 static bool is_end_recorded(int folder)
@@ -403,7 +403,7 @@ static int end_alike(const struct rank_run *run)
     int signo = WTERMSIG(run->status);
     const struct rlimit no_core = {0, 0};
     sigset_t only;
-    setrlimit(RLIMIT_CORE, &no_core); /* only the command itself writes a core dump */
+    setrlimit(RLIMIT_CORE, &no_core); /* this process must not write a second core dump */
     signal(signo, SIG_DFL);
     sigemptyset(&only);
     sigaddset(&only, signo);

@@ -38,9 +38,11 @@ enum {
     /* maximum wait if this rank has failed; short, because the scheduler should learn about the
      * failure soon */
     NODES_FAILED_MS = 2000,
-    /* maximum wait if the job folder has no folders of other nodes, or if this node cannot write */
+    /* maximum wait if the job folder has no folder of another node, or if the end of this node
+     * could not be recorded */
     NO_NODE_MS = 1000,
-    NODE_MS = 5000,     /* maximum time to read one file; access to a shared folder may hang */
+    /* maximum time to check the folder of one node, because access to a shared folder may hang */
+    NODE_MS = 5000,
     SUMMARY_MS = 30000, /* maximum time to make the summary */
     SCONTROL_MS = 3000,
     COMMENT_MAX = 160,
@@ -73,9 +75,10 @@ static void fill_error_file(const char *why)
  * killed. So a child process reads the folder, and sends one byte for each step of its progress. */
 
 enum progress {
-    PROGRESS_NODE = 'n',    /* one more file was read */
-    PROGRESS_APART = 'a',   /* the job folder has no folder of another node */
-    PROGRESS_SUMMARY = 's', /* the child begins the summary, which takes longer */
+    PROGRESS_NODE = 'n',  /* the folder of one more node was checked */
+    PROGRESS_APART = 'a', /* the job folder has no folder of another node */
+    /* the child begins to make the summary, which takes longer than a node's folder */
+    PROGRESS_SUMMARY = 's',
 };
 
 static void report(int fd, enum progress what)
@@ -135,7 +138,7 @@ static struct nodes_now count_nodes(int job_fd, const struct rank_place *place, 
     return now;
 }
 
-/* Waits until every node has recorded that it ended. A signal ends the wait. */
+/* Waits until every node has recorded its end, or until a time limit or a signal. */
 static struct nodes_now wait_for_nodes(int job_fd, const struct rank_place *place, bool can_write,
                                        bool has_failed, int progress_fd)
 {
@@ -203,7 +206,8 @@ static _Noreturn void be_reader(const struct end_reader *e)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "ebb-summary");
-    if (!e->has_colour) /* srun waits until the streams of a rank are closed */
+    /* releases standard error, because srun waits until all streams of a rank are closed */
+    if (!e->has_colour)
         dup2(e->text_fd, STDERR_FILENO);
     for (int fd = 0; fd < 256; fd++)
         if (fd != e->progress_fd && fd != e->text_fd && fd != STDERR_FILENO)
@@ -279,7 +283,7 @@ static bool follow_reader(const struct end_reader *e)
     return false;
 }
 
-/* Prints what the child has written: the summary, or an error. */
+/* Prints the child's output, which is the summary or an error. */
 static void print_summary(const struct end_reader *e, bool is_error)
 {
     struct buf text = {0};

@@ -42,8 +42,9 @@ int run_target_bind(const char *marks, const char *what, struct sockaddr_un *ret
     (void)unlink(ret->sun_path);
     if (bind(fd, (const struct sockaddr *)ret, sizeof *ret) < 0)
         return -errno;
-    /* If root queries another user's job, that user's supervisor must be able to answer, so
-     * everyone may write to the socket. Only that user and root may enter its folder. */
+    /* If root queries another user's run, the supervisor of that run must be able to answer, so
+     * every user may write to the socket. Only the run's owner and root may enter the socket's
+     * folder. */
     if (chmod(ret->sun_path, 0666) < 0) {
         int r = -errno;
         (void)unlink(ret->sun_path);
@@ -133,8 +134,8 @@ static int target_by_folder(const char *folder, struct run_target *run, struct e
     return 0;
 }
 
-/* Finds the run of process PID in the initial environment of the process. Returns 1 if found, 0 if
- * not, or -errno. */
+/* Finds the run of process PID from the environment with which the process was started. Returns 1
+ * if found, 0 if not, or -errno. */
 static int target_from_environment(const struct proc_root *root, int32_t pid,
                                    struct run_target *run)
 {

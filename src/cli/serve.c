@@ -156,8 +156,8 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
                .min = 1, .max = 100000, .help = "maximum number of clients of the live stream"),
     OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-               /* Clients without a token may use a quarter of the connections; a browser opens
-                * six. */
+               /* Clients without a token may use a quarter of the connections: at least eight,
+                * because a browser opens six. */
                .min = 32, .max = 100000,
                .help = "maximum number of connections other than live streams"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(serve.ready_file),
@@ -173,7 +173,7 @@ static const struct option_desc serve_table[] = {
     {0},
 };
 
-/* The storage that the server's settings point into. */
+/* Storage for the texts to which the server's settings point. */
 struct serve_setup {
     struct buf hosts, sbatch;
     const char *host_list[OPTION_TEXTS_MAX + 1];
@@ -187,7 +187,7 @@ static bool is_host_name(const char *s)
     return *s && strspn(s, letters) == strlen(s) && strlen(s) < 254;
 }
 
-/* The check of the names that are given to an option such as --allow-host. */
+/* How to check the names in the value of an option such as --allow-host. */
 struct name_rule {
     const char *option, *what;
     bool (*is_valid)(const char *name);

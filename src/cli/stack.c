@@ -96,7 +96,7 @@ const struct cli_command cmd_stack = {
     .summary = "print the Python stacks of a running process, without stopping it",
     .description =
         "Prints what every thread of the Python process PID is doing, innermost function first. "
-        "The stacks are read from the memory of the process while it runs: it is neither stopped "
+        "The stacks are read from the memory of the running process, which is neither stopped "
         "nor changed. A stack that changes meanwhile may be incomplete.\n"
         "\n"
         "This requires the right to trace the process: the same user and "

@@ -39,8 +39,7 @@ static const struct option_desc submit_table[] = {
                .help = "number of GPUs; CUDA_VISIBLE_DEVICES lists those assigned (default: "
                        "none)"),
     OPTION_ROW('C', "cwd", PATH, "DIR", AT(cwd),
-               .help = "working folder of the job (default: "
-                       "this one)"),
+               .help = "working folder of the job (default: the current one)"),
     OPTION_ROW(
         'e', "env", TEXTS, "K=V|K", AT(env),
         .help =
@@ -57,8 +56,8 @@ static const struct option_desc submit_table[] = {
     OPTION_ROW('w', "wait", FLAG, NULL, AT(wait),
                .help = "wait until the job has ended, and exit with the same status as `ebb wait`"),
     OPTION_ROW('f', "follow", FLAG, NULL, AT(follow),
-               .help = "print the job's output until it ends, and exit with the same status as "
-                       "`ebb wait`; the job's id goes to standard error"),
+               .help = "print the job's output until the job ends, and exit with the same status "
+                       "as `ebb wait`; the job's id goes to standard error"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(client.json),
                .help = "print the job as one line of JSON instead of its id"),
     OPTION_ROW(0, "socket", PATH, "PATH", AT(client.socket),
@@ -246,8 +245,8 @@ const struct cli_command cmd_submit = {
     .summary = "submit a job to the server",
     .description =
         "Puts CMD into the queue of `ebb serve` and prints the job's id. The job runs as the "
-        "server's user and in this folder. As with `ebb run`, it is recorded, guarded, and "
-        "isolated from other jobs.\n"
+        "server's user and in the current folder. As with `ebb run`, it is recorded, guarded, "
+        "and isolated from other jobs.\n"
         "\n"
         "With --wait or --follow the exit status is that of `ebb wait`; otherwise 0 if the job "
         "was accepted and is on disk, else 2.",

@@ -94,7 +94,7 @@ static int check_options(const char *path, const struct verdict_call *o, double 
 
 static struct run_settings reading_of(const struct verdict_call *o, double until_s)
 {
-    /* the text includes the diagnosis, for which more of the run must be read */
+    /* text output includes the diagnosis, which needs more of the run than the verdict */
     struct run_settings reading = run_settings_read;
     if (o->json)
         reading = (struct run_settings){.dead = RUN_DEAD_READ};
@@ -132,7 +132,8 @@ static int judge(const char *path, const struct verdict_call *o, double until_s,
 
 /* ---- output ---- */
 
-/* The place and the advice come from the diagnosis, which needs a run with its recording. */
+/* Prints the verdict as text. The place and the advice come from the diagnosis, which requires a
+ * recording. */
 static void print_verdict(struct doc *doc, const struct recorded *recorded)
 {
     struct diagnosis *diagnosis = NULL;

@@ -17,7 +17,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* The platform of this build, with the oldest version of glibc that it runs with. */
+/* The platform of this build, with the oldest version of glibc that the build supports. */
 #define TEXT_OF(x) #x
 #define NUMBER_TEXT(x) TEXT_OF(x)
 #if defined(__x86_64__)

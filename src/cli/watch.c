@@ -137,7 +137,6 @@ static void list_candidates(const struct find_candidate *c, size_t count)
     buf_fini(&out);
 }
 
-/* Finds the training job. */
 static int take_training(struct watch_targets *t, const struct proc_root *root, struct err *err)
 {
     AUTO_FREE struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);
@@ -148,10 +147,11 @@ static int take_training(struct watch_targets *t, const struct proc_root *root, 
     if (count < 0)
         return count;
     if (count == 0)
-        return err_set(err, -ENOENT,
-                       "no training job found: no process that you may inspect has torch, jax or "
-                       "tensorflow mapped, uses a GPU or is a Python with a training script on its "
-                       "command line; --pid PID watches any process");
+        return err_set(
+            err, -ENOENT,
+            "no training job found: of the processes that you may inspect, none has loaded "
+            "torch, jax or tensorflow, uses a GPU, or runs Python with a training script; "
+            "--pid PID watches any process");
     if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
         list_candidates(c, (size_t)count);
         return 2;
@@ -546,7 +546,7 @@ static int begin_screen(struct watch *w, struct err *err)
     return r;
 }
 
-/* Prepares watching. All errors in the command line are found here. */
+/* Prepares watching. Reports all errors in the command line. */
 static int begin(struct watch *w, struct err *err)
 {
     const struct watch_options *o = w->options;
@@ -671,13 +671,13 @@ const struct cli_command cmd_watch = {
     .operands = "[JOB]",
     .summary = "watch a running job: a live view on a terminal, lines elsewhere",
     .description =
-        "Watches running processes and their descendants. On a terminal it shows them as a tree "
-        "with the memory of each, its growth rate, and the headroom; the key ? explains the "
-        "columns, and A runs ebb attach for the selected process. If the output is not a terminal, "
-        "it prints a line for each sample.\n"
+        "Watches running processes and their descendants. On a terminal, ebb shows the processes "
+        "as a tree, with the memory and the growth rate of each, and the headroom; the key ? "
+        "explains the columns, and A runs ebb attach for the selected process. If the output is "
+        "not a terminal, ebb prints a line for each sample.\n"
         "\n"
-        "The memory of the job counts each page once, even if several processes share it; if "
-        "that cannot be measured exactly, a lower and an upper bound are printed.\n"
+        "The memory of the job counts each page once, even if several processes share it. If "
+        "this sum cannot be measured exactly, a lower and an upper bound are printed.\n"
         "\n"
         "If --pid is a launcher (uv run, torchrun, accelerate, a shell), ebb prints a notice and "
         "watches the process that does the work.\n"

@@ -1,5 +1,5 @@
-/* The `ebb attach` that the key A of `ebb watch` starts. It runs in a process of its own, so that
- * the view is still updated. When the view ends, ebb attach is ended too. */
+/* The `ebb attach` that the key A of `ebb watch` starts. It runs in a separate process, so that the
+ * view is still updated. The end of the view also ends ebb attach. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Follows a job folder: reads what the nodes add to it, and shows the ranks. */
+/* Follows a job folder: reads the data that the nodes add, and shows the ranks. */
 #include "cli/watch_cluster.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "present/verdict.h"
 
 enum {
-    /* Time between updates of the verdicts: 10 s, but 2 s in the first two minutes, as in the
+    /* Time between updates of the verdicts: 2 s in the first two minutes, then 10 s, as in the
      * engine. */
     JUDGE_S = 10,
     JUDGE_EARLY_S = 2,
@@ -148,7 +148,7 @@ static void follow_tick(void *user, uint64_t now_ns)
     bool is_due = !f->has_judged || now_ns - f->judged_ns >= pause_s * NS_PER_S;
     if (!f->has_judged || is_over || (f->is_changed && is_due)) {
         if (!f->has_judged)
-            /* reading the whole recording needed much memory, which malloc releases now */
+            /* releases the memory that was needed to read the whole recording */
             malloc_trim(0);
         f->has_judged = true;
         f->is_changed = false;
