@@ -12,8 +12,8 @@ static uint64_t mark_value(const struct mark *m, enum mark_has has, int64_t valu
     return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
 }
 
-/* Returns true if this mark ends a phase whose name means an evaluation or a checkpoint, and sets
- * *ret to the kind of mark that verdicts use for it. */
+/* Returns true if this mark ends a phase, and the phase's name stands for an evaluation or a
+ * checkpoint. Sets *ret to the kind of mark that verdicts use for this phase. */
 static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
 {
     static const struct {
@@ -77,8 +77,9 @@ static void keep_facts(struct mark_clock *c, const struct mark *m)
     keep_known(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
 }
 
-/* Derives the number of steps per epoch. For example, STEP=10 EPOCH=0.1204819 means 83 steps per
- * epoch. The result is used once two marks in a row yield the same number. */
+/* Derives the number of steps per epoch from a fractional EPOCH. For example, STEP=10
+ * EPOCH=0.1204819 means 83 steps per epoch. The result is used once two marks in a row yield the
+ * same number. */
 static void guess_epoch(struct mark_clock *c, const struct mark *m)
 {
     if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
@@ -98,8 +99,8 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
  * epoch ended. */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
-    /* a mark with an integer EPOCH is sent after that many complete epochs, so the last epoch ended
-     * at an earlier step */
+    /* If a job sends only integers, EPOCH=3 means that three epochs are complete, so the third
+     * epoch ended at an earlier step. */
     bool is_number = floor(m->epoch) >= m->epoch;
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
     bool was_number = floor(c->epoch) >= c->epoch;

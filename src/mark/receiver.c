@@ -339,7 +339,7 @@ static int bind_below(struct mark_receiver *r, const char *parent)
     memcpy(a->sun_path, folder, (size_t)n);
     memcpy(a->sun_path + n, "/marks", sizeof("/marks"));
     snprintf(link_path, sizeof link_path, "%s/%s", folder, boot_link);
-    /* If the boot id cannot be read there is no link, and the folder can only be removed at the end
+    /* If the boot id cannot be read, there is no link, so the folder can only be removed at the end
      * of this run. */
     if (read_boot_id(boot_id))
         (void)!symlink(boot_id, link_path);

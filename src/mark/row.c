@@ -32,9 +32,9 @@ static uint64_t span_ns(const struct mark *m)
     return span < m->t_ns ? span : m->t_ns;
 }
 
-/* Returns true if LINE of the original mark is not copied into the mark for one step. BEFORE is the
- * number of steps in the original mark that follow this step. HAS_STEP is true after the first STEP
- * line: if a key is repeated, its first value is used. */
+/* Returns true if LINE of the original mark is not copied into the mark for one step. BEFORE is 0
+ * for the last step of the original mark, to which EPOCH belongs, 1 for the step before, and so on.
+ * HAS_STEP is true after the first STEP line: if a key is repeated, its first value is used. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
     return mark_line_is(line, "STEPS") || mark_line_is(line, "SECONDS") ||

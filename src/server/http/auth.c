@@ -23,7 +23,7 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-/* After WRONG_MAX wrong tokens, one more attempt is allowed in each interval of this length. */
+/* After WRONG_MAX wrong tokens, one more wrong token is allowed per interval of this length. */
 static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 

@@ -25,10 +25,10 @@ void children_free(struct children *all); /* kills the children without calling 
  * empty, the last line of its standard error without program names in front. Called from the event
  * loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
-/* Runs `ebb ARGV` and calls FN with its answer. If a child with the same KEY runs or is queued, its
- * answer is used. *RET is the waiter, or NULL if FN was already called. Requests from guests
- * (clients other than the owner) wait behind all others and fill at most half of the queue. Returns
- * -EAGAIN if the queue is full. */
+/* Runs `ebb ARGV` and calls FN with the answer. If a child with the same KEY runs or is queued, FN
+ * receives the answer of that child. *RET is the waiter, or NULL if FN was already called. Requests
+ * from guests (clients other than the owner) wait behind all others and fill at most half of the
+ * queue. Returns -EAGAIN if the queue is full. */
 int children_ask(struct children *all, const char *const *argv, const char *key, bool is_guest,
                  child_done_fn *fn, void *user, struct child_waiter **ret);
 void child_waiter_cancel(struct child_waiter *waiter);

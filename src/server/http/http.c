@@ -244,8 +244,8 @@ static enum http_method method_of(const char *s)
     return HTTP_OTHER;
 }
 
-/* Checks the headers. A request with a body is admitted or refused here; any other request later,
- * in handle_request. The body of a refused request is read and discarded before the answer is sent.
+/* Checks the headers. Admits or refuses a request that has a body; handle_request does this for all
+ * other requests. The body of a refused request is read and discarded before the answer is sent.
  * Only a client that sent Expect is answered at once, because it waits before it sends the body. */
 static void read_headers(struct http_request *r, const char *method, const char *version)
 {

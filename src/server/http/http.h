@@ -32,7 +32,7 @@ enum {
 };
 
 struct http_listener {
-    int fd;       /* a bound, listening socket, of which http_start takes ownership */
+    int fd;       /* a bound, listening socket; http_start takes ownership */
     bool is_unix; /* a unix socket, whose clients are all trusted */
 };
 

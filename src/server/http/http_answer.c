@@ -51,8 +51,8 @@ static void put_headers(struct http_request *r, struct MHD_Response *response)
     }
 }
 
-/* Answers a request. Takes ownership of RESPONSE. If it is NULL (out of memory), the connection is
- * closed. */
+/* Answers a request. Takes ownership of RESPONSE. If RESPONSE is NULL (out of memory), the
+ * connection is closed. */
 static void answer(struct http_request *r, unsigned status, struct MHD_Response *response)
 {
     assert(r->state < REQUEST_DRAINING);
@@ -184,7 +184,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
     struct stream *s = cls;
     ssize_t n = s->request->state == REQUEST_GONE ? -1 : s->read(s->user, pos, buf, max);
     if (n == -EAGAIN) {
-        s->request->gone = s->request->late = NULL; /* READ has no data yet; it is called later */
+        /* READ has no data yet; http_stream_go_on makes MHD call this function again */
+        s->request->gone = s->request->late = NULL;
         http_request_wait(s->request);
         return 0;
     }

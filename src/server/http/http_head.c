@@ -29,7 +29,7 @@ static const char *const single[] = {"Host",
 enum { SINGLES = sizeof single / sizeof *single, HOST = 0, LENGTH = 1, ENCODING = 2 };
 
 struct head_check {
-    const char *at; /* position at which the next header begins if the request is strict HTTP */
+    const char *at; /* position at which the next header must begin in strict HTTP */
     bool is_strict, has_odd_key, has_control;
     unsigned count[SINGLES];
     const char *value[SINGLES];

@@ -81,8 +81,8 @@ static bool is_subscribed(const struct live_viewer *v, enum live_kind kind, int6
     }
 }
 
-/* True if any viewer is subscribed to messages of KIND about job ID. ID is 0 for messages about no
- * job. A message without subscribers need not be built. */
+/* True if any viewer is subscribed to messages of KIND about job ID. ID is 0 if the message is not
+ * about a job. A message without subscribers need not be built. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
     const struct live_viewer *v;
@@ -132,7 +132,8 @@ static void live_news(void *user, const struct jobs_news *news)
     struct live_message *m = NULL;
     enum live_kind kind = kinds[news->kind];
     json_t *doc = (json_t *)(uintptr_t)news->doc;
-    /* this answer is for a waiting request, not for viewers */
+    /* the answer to a checkpoint request concerns the client that sent the request, not the
+     * viewers */
     if (news->kind == JOBS_NEWS_ANSWER)
         return;
     /* a job may write output to its log just before it ends */

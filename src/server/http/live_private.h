@@ -89,7 +89,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
-    /* above 0 while code iterates over the viewers; none of them may be freed then */
+    /* above 0 while code iterates over the viewers; no viewer may be freed during this time */
     unsigned busy;
 };
 

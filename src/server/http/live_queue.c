@@ -153,7 +153,8 @@ static int add_newest(struct live_queue *q, struct live_message *m)
     if (i >= 0)
         replace(q, (unsigned)i, m);
     else if (m->id == 0 || (has_room(q, m->len, 4) && !is_late(q, m->id)))
-        /* the four spare slots are for messages about no job, at most one of each kind */
+        /* the four spare slots are for messages that are not about a job: at most one of each
+         * kind */
         append(q, m);
     else
         return add_late(q, m->id);

@@ -21,7 +21,7 @@ enum {
     /* maximum number of bytes read from one viewer before the next viewer is served */
     TURN_BYTES = 4 << 10,
     PIECES = 16, /* number of iovecs per sendmsg */
-    /* maximum number of queued pongs; with more, nothing is read from the viewer until they are
+    /* maximum number of queued pongs; above it, nothing is read from the viewer until the pongs are
      * sent */
     PONGS_MAX = 32,
     /* maximum number of frames received from a viewer between two checks, which are 2 s apart */

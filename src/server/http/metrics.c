@@ -48,7 +48,7 @@ static const struct {
     {"failed.", "ebb_job_failures_total", "cause", "Failed jobs by cause."},
     {"verdict.", "ebb_job_verdicts_total", "verdict", "Ended jobs by their last memory verdict."},
     {"returns.", "ebb_memory_returns_total", "result",
-     "Ended jobs by whether all their memory was returned to the system (clean) or not."},
+     "Ended jobs: clean if all of their memory was returned to the system, else unclean."},
     {"returned.host_bytes", "ebb_memory_returned_host_bytes_total", NULL,
      "Host memory returned to the system when jobs ended."},
     {"returned.gpu_bytes", "ebb_memory_returned_gpu_bytes_total", NULL,

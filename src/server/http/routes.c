@@ -247,8 +247,8 @@ static void wake_waiters(void *user, const struct jobs_news *news)
     routes->generation += is_job;
     if (is_job)
         route_wake(routes, news->id, WAIT_STATE);
-    /* a job that has ended neither answers a checkpoint request nor writes output, so requests that
-     * wait for either are woken as well */
+    /* the end of a job also wakes requests that wait for its answer to a checkpoint request or for
+     * its output, because neither will come any more */
     if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
         route_wake(routes, news->id, WAIT_CHECKPOINT);
     if (news->kind == JOBS_NEWS_LOG || is_job) {

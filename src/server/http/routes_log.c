@@ -253,7 +253,6 @@ static void answer_log_stream(struct log_reading *r)
 
 /* ---- answers ---- */
 
-/* Answers with the bytes that were found. */
 static void answer_log_bytes(struct log_reading *r)
 {
     struct http_request *request = r->base.call->r;
@@ -288,7 +287,7 @@ static void answer_log(struct route_reading *base)
     else if (r->status == 416)
         answer_log_range_error(r);
     else if (r->has_offset && r->count == 0 && r->wait_s > 0 && !r->has_ended && !c->is_last)
-        /* the next read also finds output that was written during this one */
+        /* if output was written during this read, the log is read again at once */
         route_wait(c, WAIT_LOG, r->wait_s, c->routes->log_news != r->log_news);
     else
         answer_log_bytes(r);

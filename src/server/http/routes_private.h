@@ -82,8 +82,8 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
 bool route_answer_cached(struct route_call *c);
 /* Like route_answer with status 200, but also caches the text. */
 void route_answer_and_cache(struct route_call *c, int result, json_t *doc, const struct err *err);
-/* Returns the cached answer to the request of C that was made from VERSION of the source data, or
- * NULL if the cache has none. */
+/* Returns the cached answer to the request of C, or NULL if the cache has no answer that was
+ * computed from VERSION of the source data. */
 const struct route_cached *route_cache_find(struct route_call *c, uint64_t version);
 /* Caches a copy of TEXT. */
 void route_cache_add(struct route_call *c, uint64_t version, uint64_t until_ns, const char *text,
@@ -95,8 +95,9 @@ void route_cache_clear(struct routes *routes);
 enum route_wait { WAIT_STATE, WAIT_LOG, WAIT_CHECKPOINT };
 /* Parks the request of C until the job changes, or SECONDS have passed since the first call for
  * this request, and then calls the route's handler again. If IS_DUE is set, the job has changed
- * already. If there are too many waiters, answers with 429; but a checkpoint request was already
- * sent to the job, so its handler is called again at once, with c->is_last set. */
+ * already, so the handler is called again without a wait. If there are too many waiters, answers
+ * with 429. A checkpoint request was already sent to the job, so it is not answered with 429: its
+ * handler is called again at once, with c->is_last set. */
 void route_wait(struct route_call *c, enum route_wait what, double seconds, bool is_due);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
@@ -107,8 +108,8 @@ struct route_reading {
     struct jobs_reading base; /* `done` and `free` are set by route_read */
     struct route_call *call;
     struct task *task;
-    void (*answer)(struct route_reading *r); /* answers the request */
-    void (*fini)(struct route_reading *r);   /* frees the results; may be NULL */
+    void (*answer)(struct route_reading *r);
+    void (*fini)(struct route_reading *r); /* frees the results; may be NULL */
 };
 /* Reads the run folder of the job that C requests, and then calls r->answer. Takes ownership of R;
  * if R is NULL, the answer is "out of memory". If the folder is unreachable, the answer is 503. */

@@ -22,8 +22,8 @@ enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
  * every sample, so every request would otherwise read it. */
 static const uint64_t live_every_ns = 5 * NS_PER_S;
 
-/* The report has inline styles and scripts. In a sandbox they run without the rights of our
- * origin. */
+/* The report has inline styles and scripts. The sandbox lets the scripts run, but without the
+ * rights of our origin. */
 static const char report_policy[] =
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'";
@@ -114,7 +114,6 @@ static void read_stamp(struct jobs_reading *base, int folder)
                << 1;
 }
 
-/* Requests the answer from a child process. */
 static void ask_child(struct route_reading *base)
 {
     struct recording_reading *r = (struct recording_reading *)base;

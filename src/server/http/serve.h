@@ -11,7 +11,7 @@ struct err;
 struct serve_options {
     struct jobs_options jobs;
     bool gpus_auto; /* use as many GPUs as the driver reports */
-    /* compute jobs.memory_bytes as memory_permyriad / 10,000 of the effective limit */
+    /* compute jobs.memory_bytes from the effective limit: memory_permyriad / 10,000 of it */
     bool memory_auto;
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */
