@@ -19,8 +19,8 @@ struct command_setup {
     const char *cwd;     /* NULL: the root folder */
     uint64_t limit_ns;   /* the command is killed after this time; 0: never */
     uint64_t files_max;  /* soft limit on open files; 0: the same as the server's */
-    /* 0: standard output goes to OUT_FD; otherwise it is collected, and more than this many
-     * bytes are an error */
+    /* maximum number of bytes on standard output, which is collected; more are an error. 0:
+     * standard output goes to OUT_FD */
     size_t output_max;
     int out_fd;  /* -1: /dev/null */
     int lock_fd; /* fd that the child inherits as COMMAND_LOCK_FD; -1: none */

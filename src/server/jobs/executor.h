@@ -38,7 +38,8 @@ struct executor_end {
     const json_t *run_json; /* run.json if it records the job's end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
     bool has_folder;        /* false if the job failed before it created its run folder */
-    bool is_disk_full;      /* true only if HAS_FOLDER is false */
+    /* a full disk may be why the job has no folder; not set if HAS_FOLDER is set */
+    bool is_disk_full;
 };
 
 /* ---- jobs_follow.c: executors make these calls in the event loop, to report on jobs ---- */
@@ -128,7 +129,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
  * seconds. */
 void executor_cancel_again(struct executor_run *run);
 
-/* ---- shared by all kinds ---- */
+/* ---- shared by all kinds of executors ---- */
 
 /* Opens the job's run folder. Returns an fd; -ENOENT if the job has no run folder; -EIO if the
  * folder that contains all run folders is not open; or another -errno. */
@@ -153,7 +154,7 @@ enum { EXECUTOR_JSON_MAX = 2 << 20 }; /* maximum size of run.json */
 int executor_read_run(const struct executor *x, const struct job_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret);
 bool executor_is_ended(const struct outcome *o);
-/* Makes the request that sends a cancel to the supervisor. */
+/* Returns the cancel request for the supervisor. */
 struct job_request executor_cancel_request(const struct executor_cancel *c);
 /* True if the grace period of the cancel ended at least FORCE_NS ago. */
 bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns);

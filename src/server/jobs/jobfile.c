@@ -21,7 +21,8 @@ enum { RECORDS_MAX = 100000 };
 
 /* ---- writing ---- */
 
-/* Converts a state to a status word of the job file. Front ends know only five of these words. */
+/* Converts a state to a status word of the job file. The front ends that read the file know only
+ * five status words. */
 static const char *status_of(const char *word)
 {
     enum job_state state;

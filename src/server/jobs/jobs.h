@@ -74,7 +74,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
 /* Adopts the jobs that an earlier server started, then starts queued jobs. */
 int jobs_start(struct jobs *jobs, struct err *err);
 void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
-/* Adds a listener; there can be 8 listeners. If FN is NULL, removes the listener with that USER. */
+/* Adds a listener (at most 8). If FN is NULL, removes the listener that was added with USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
 /* A job submission. Callers embed this struct as the first member of a struct of their own. That
@@ -119,7 +119,7 @@ int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, str
 int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
 /* Lists at most 500 jobs, or 100 if WANTED has no limit. */
 int jobs_list(struct jobs *jobs, const struct store_filter *wanted, json_t **ret, struct err *err);
-/* returns JOB_STATES if there is no such job */
+/* returns JOB_STATES, which is not a state, if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
 /* One read of a job's run folder. Callers embed this struct as the first member of a struct of
  * their own, which must stay valid from jobs_read until `free` is called. */

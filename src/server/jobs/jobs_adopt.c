@@ -59,8 +59,8 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     return 0;
 }
 
-/* Follows a job. Its slot, memory and GPUs stay occupied until the executor reports that it has
- * ended or was never started. */
+/* Follows a job. Its slot, memory and GPUs stay occupied until the executor reports that the job
+ * has ended or was never started. */
 static int adopt_one(struct jobs *j, struct job *job)
 {
     job->live->run = j->executor.kind->follow(&j->executor, job->id, &job->live->folder);

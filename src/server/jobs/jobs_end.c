@@ -82,8 +82,8 @@ static void end_given_back(struct job_facts *f, const struct outcome *o, uint64_
         g->has_gpu_bytes = g->has_gpu_bytes || gpu->has_freed_bytes;
         g->gpu_bytes += gpu->freed_bytes < UINT64_C(1) << 60 ? gpu->freed_bytes : 0;
     }
-    /* The values for the whole machine include the memory of other jobs that ran at the same
-     * time. */
+    /* Other jobs also change the values for the whole machine, so these values count only if no
+     * other job ran. */
     if (is_alone)
         g->clean = g->clean && outcome_is_returned(&back->host) && outcome_is_returned(&back->shm);
 }

@@ -48,7 +48,7 @@ void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t 
     job->live->is_cancelled = true;
     if (is_first)
         jobs_change(j, job, JOB_STOPPING, reason);
-    if (job->live->run) /* a cancel that cannot be sent now is repeated by the executor */
+    if (job->live->run) /* if the cancel cannot be sent now, the executor repeats it */
         executor_cancel(job->live->run, job->live->reason, grace_ns);
 }
 

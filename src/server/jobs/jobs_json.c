@@ -26,8 +26,7 @@ static json_t *time_json(uint64_t wall_ns)
     return wall_ns ? json_seconds(wall_ns) : json_null();
 }
 
-/* Lists the names of environment variables. Their values may be secret, so readers do not receive
- * them. */
+/* Lists the names of environment variables, but not their values, which may be secret. */
 static json_t *names_json(json_t *env)
 {
     json_t *names = json_array(), *value;

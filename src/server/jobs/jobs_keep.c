@@ -1,6 +1,6 @@
-/* Retention: removes ended jobs that exceed the age, number or size set with --keep, oldest first,
- * with their run folders. A thread removes and measures the folders, because both can be slow, and
- * can block for ever if the file system hangs. */
+/* Retention: removes ended jobs and their run folders, oldest first, while they exceed the age,
+ * number or size set with --keep. A thread removes and measures the folders, because both can be
+ * slow, and can block for ever if the file system hangs. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -109,9 +109,9 @@ static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
     return -errno;
 }
 
-/* Moves the run folder of k->removal into the trash. A folder of that name is left alone if it
- * lacks the job's signature. Folders of an old ebb have no signature; such a folder is left
- * alone if it lacks run.json. Returns 0 or -errno. */
+/* Moves the run folder of k->removal into the trash. Leaves the folder alone if it lacks the job's
+ * signature. An old ebb wrote no signature; the folder of such a job is left alone if it lacks
+ * run.json. Returns 0 or -errno. */
 static int put_folder(struct jobs_keeper *k)
 {
     const struct job_folder folder = k->removal.folder;

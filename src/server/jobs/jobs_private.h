@@ -82,8 +82,8 @@ struct job {
      * the job are computed from these two, so that its times stay in order even if the wall
      * clock is set. */
     uint64_t wall_ns, boot_ns;
-    /* is_name_taken: the name of the job's run folder is already in use; known if is_name_checked
-     * is set */
+    /* is_name_taken: the name of the job's run folder is already in use; valid only if
+     * is_name_checked is set */
     bool is_name_checked, is_name_taken;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job's slot, memory and GPUs are marked as used */

@@ -1,4 +1,4 @@
-/* The queue: plans and starts jobs, and reports what queued jobs wait for. */
+/* The queue: plans and starts jobs, and reports why queued jobs wait. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,8 +19,7 @@
 
 enum {
     BURST = 8, /* maximum number of jobs started in one round of the loop */
-    /* number of jobs at the head of the queue whose reason for waiting is published when it
-     * changes */
+    /* for this many jobs at the head of the queue, a new reason for waiting is published */
     NEXT = 20,
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
@@ -176,7 +175,7 @@ void jobs_launch_again(struct jobs *j, struct job *job)
 /* A check of whether a name exists in the folder that contains all run folders. */
 struct name_check {
     struct jobs *j;
-    int64_t id; /* id of the job */
+    int64_t id;
     struct runs_folder *runs;
     char name[JOB_FOLDER_MAX];
     bool is_taken;

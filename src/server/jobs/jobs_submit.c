@@ -134,7 +134,6 @@ static void free_submission(void *user)
     s->free(s);
 }
 
-/* Checks the working folder, and submits the job. */
 static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct task **ret)
 {
     static const struct task_kind kind = {check_cwd, on_cwd_checked, free_submission};

@@ -1,8 +1,8 @@
 /* Runs jobs on this machine: `ebb run --detached` in its own process tree, which outlives the
  * server. `ebb run`, the job's sentinel and its supervisor inherit the lock, which is held while
- * one of them is alive. So after a restart the server knows: if the lock is held, the job runs; if
- * there is no run folder, it was never started; if run.json says "ended", it has ended; otherwise
- * it is lost, and `ebb sweep` kills its remaining processes. */
+ * one of them is alive. So a restarted server knows the state of each job. If the lock is held, the
+ * job runs. If there is no run folder, the job was never started. If run.json says "ended", the job
+ * has ended. Otherwise the job is lost, and `ebb sweep` kills its remaining processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -261,9 +261,9 @@ static bool local_sweep(struct local_run *run)
 
 /* ---- the end ---- */
 
-/* True if an earlier server was killed before it started the job. RUN must have no run folder. If
- * the lock is signed, the job was started and a user has removed its folder, because the process
- * that holds the lock signs it after it has created the folder. */
+/* True if an earlier server was killed before it started the job. Call this only if RUN has no run
+ * folder. The process that holds the lock creates the folder before it signs the lock. So if the
+ * lock is signed, the job was started, and a user has removed its folder. */
 static bool is_never_started(const struct local_run *run)
 {
     struct process_id holder;
@@ -278,7 +278,7 @@ static void set_no_start(struct local_run *run, const struct outcome *o)
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
     /* `ebb sweep` is used only if the lock is signed, which means that the job was started */
     const bool is_started = run->is_started || run->is_swept || has_run;
-    if (is_started && o) /* `ebb run` also reports an error if its supervisor is killed */
+    if (is_started && o) /* the error of `ebb run` then means that its supervisor was killed */
         run->no_start[0] = '\0';
     if (run->no_start[0] || is_started)
         return;

@@ -31,7 +31,7 @@ struct local_run {
 
     /* The lock, which is free once no process of the job is left: */
     int lock_fd;          /* our own open file description, with which the lock is tested */
-    bool is_lock_unknown; /* it was reported that the lock cannot be read */
+    bool is_lock_unknown; /* the lock cannot be read, and this was reported */
     int holder_fd;        /* pidfd of the sentinel; -1 if it is unknown or has exited */
     pid_t holder;         /* pid of the sentinel; 0 if it is not known yet */
     struct loop_source *holder_source;

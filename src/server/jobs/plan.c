@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-/* Amounts of free resources, with or without those reserved by earlier jobs. */
+/* Amounts of free resources, with or without those that jobs earlier in the queue have reserved. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;

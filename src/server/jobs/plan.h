@@ -1,7 +1,7 @@
 /* Decides which job starts next. Does no I/O and reads no clock. Jobs are considered by priority,
  * then by age. A job that cannot start yet reserves the resources that it waits for, and a later
- * job may start only if it leaves them free. So small jobs overtake a large one if they do not
- * delay it, and only jobs of a higher priority can delay a job indefinitely. */
+ * job may start only if it leaves these resources free. So small jobs overtake a large job if they
+ * do not delay it, and only jobs of a higher priority can delay a job indefinitely. */
 #pragma once
 
 #include <stdbool.h>

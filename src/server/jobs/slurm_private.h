@@ -77,12 +77,12 @@ struct slurm_run {
     char waits[EXECUTOR_SENTENCE_MAX]; /* last reported reason why the job waits */
     bool has_folder, is_start_reported, is_accounted;
     bool has_no_lock;   /* the job has no lock file, so sbatch never ran */
-    uint64_t gone_ns;   /* time since which Slurm no longer runs the job; 0: it may run */
+    uint64_t gone_ns;   /* time since which Slurm no longer runs the job; 0: Slurm may run it */
     struct task *probe; /* probe of the run folder, a task that may hang; NULL: none */
     uint64_t check_ns;  /* time of the next probe */
-    /* start of the first probe since the folder was last reachable; 0: no such probe */
+    /* start of the first probe since the last one that reached the folder; 0: no such probe */
     uint64_t silent_ns;
-    bool is_silent; /* it was reported that the folder is unreachable */
+    bool is_silent; /* the folder is unreachable, and this was reported */
     bool wants_checkpoint;
     uint64_t state_stamp; /* version of state.json that was read last */
 };

@@ -280,7 +280,8 @@ static void end_silence(struct slurm_run *run)
         slurm_waits(run, "submitted to Slurm as job %" PRId64, run->number);
 }
 
-/* Marks the request that is now in the folder as sent, unless there is a newer one. */
+/* Records that the probe has written its request into the folder. A cancel counts as sent only if
+ * it is the newest one. */
 static void take_written(struct slurm_run *run, const struct slurm_probe *probe)
 {
     struct executor_cancel *c = &run->base.cancel;

@@ -95,7 +95,8 @@ static bool is_passed_on(const char *variable, const json_t *env, bool is_for_sl
     char name[256];
     if (strncmp(variable, "EBB_", 4) == 0 || is_named(variable, visible))
         return false;
-    /* a server that runs in a Slurm job has Slurm's variables, which describe that job */
+    /* if the server itself runs in a Slurm job, its SLURM_ variables describe that job, not the new
+     * one */
     if (is_for_slurm && strncmp(variable, "SLURM_", 6) == 0 && !is_named(variable, "SLURM_CONF"))
         return false;
     if (n >= sizeof name)
