@@ -226,8 +226,8 @@ static int attach_begin(struct attach *a, struct err *err)
         s->rundir.fd = -1;
         return r;
     }
-    /* These variables name folders of root, which the job's user cannot enter. Without them, ebb
-     * uses its default folder. */
+    /* XDG_RUNTIME_DIR and TMPDIR name folders of root, which the job's user cannot enter. If they
+     * are unset, ebb uses its default folder. */
     if (user != geteuid()) {
         unsetenv("XDG_RUNTIME_DIR");
         unsetenv("TMPDIR");

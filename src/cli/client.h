@@ -51,7 +51,7 @@ struct client_answer {
  * if the server refused the request (ret->status is set), or another -errno such as -ETIMEDOUT or
  * -EBADMSG. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
-/* Reads only the answer, from a connected socket; FD stays open. */
+/* Reads an answer from the connected socket FD, without sending a request. FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err);
 /* Frees the answer, which may be a zeroed struct. */

@@ -200,7 +200,7 @@ static int heap_exec(const struct cli_call *call, struct err *err)
     return o->every_ns ? show_again_and_again(o, &run, err) : show_once(o, &run, err);
 }
 
-/* Parses "40" or, unless KIND is GROWTH_SINCE, "40..80". */
+/* Parses "40..80" or "40". If KIND is GROWTH_SINCE, only "40" is valid. */
 static int parse_steps(enum growth_kind kind, const char *what, const char *text,
                        struct growth_options *ret, struct err *err)
 {

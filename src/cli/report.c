@@ -31,7 +31,8 @@ struct shown {
     const struct report_options *o;
     struct report run, after;
     struct comparison compared; /* if --compare */
-    /* set for a job on several nodes; RUN is then the worst node and belongs to this member */
+    /* set for a job on several nodes; RUN is then the report of the worst node, which this member
+     * owns */
     struct cluster_read several;
 };
 

@@ -188,7 +188,7 @@ static pid_t start_lost(uint32_t local_rank)
     if (pid < 0)
         return 0;
     prctl(PR_SET_NAME, "ebb-lost");
-    for (int fd = 0; fd < 256; fd++) /* srun waits until the rank's streams are closed */
+    for (int fd = 0; fd < 256; fd++) /* closes the rank's streams, because srun waits for that */
         close(fd);
     record_lost(run_dir, local_rank);
     _exit(0);
@@ -361,7 +361,7 @@ static void take_message(struct rank_run *run)
     json_decref(doc);
 }
 
-/* Waits for a signal or a message. Returns false if none came within TIMEOUT_MS. */
+/* Waits for a signal or a message. Returns false if neither arrives within TIMEOUT_MS. */
 static bool rank_turn(struct rank_run *run, int timeout_ms)
 {
     struct pollfd p[2] = {{.fd = run->signals, .events = POLLIN},

@@ -136,7 +136,7 @@ static void live_news(void *user, const struct jobs_news *news)
      * viewers */
     if (news->kind == JOBS_NEWS_ANSWER)
         return;
-    /* a job may write output to its log just before it ends */
+    /* also reads the log at the end of a job, which may write output just before it ends */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))
         live_tail_read(l, news->id);
     if (kind != LIVE_LOG && is_wanted(l, kind, news->id))

@@ -50,8 +50,8 @@ struct live_queue {
      * there is space. */
     int64_t *late;
     size_t late_count, late_size;
-    /* one bit (1 << LIVE_SAMPLE…) for each kind of which messages were skipped; cleared when the
-     * skip is reported to the viewer */
+    /* bit 1 << KIND is set if messages of this kind were skipped; cleared when the skip is reported
+     * to the viewer */
     unsigned skipped;
 };
 

@@ -27,7 +27,8 @@ enum {
     /* maximum number of frames received from a viewer between two checks, which are 2 s apart */
     FRAMES_PER_CHECK = 100,
     FRAGMENTS_MAX = 64, /* maximum number of fragments of one message */
-    REFILL_MAX = 32,    /* maximum number of messages from q->late that are built in one round */
+    /* maximum number of jobs in `late` for which messages are built in one round */
+    REFILL_MAX = 32,
     SEND_BUFFER = 64 << 10, /* SO_SNDBUF, which the kernel doubles */
     CLOSE_TRY_AGAIN = 1013, /* close code "try again later", which was registered after RFC 6455 */
 };
@@ -73,8 +74,8 @@ void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
 
 /* ---- writing ---- */
 
-/* Queues reports of skipped messages, and messages with the states of the jobs in q->late.
- * Returns false if nothing is left to send. */
+/* Queues reports of skipped messages, and messages with the states of the jobs in `late`. Returns
+ * false if nothing is left to send. */
 static bool refill(struct live_viewer *v, unsigned *may_make)
 {
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};

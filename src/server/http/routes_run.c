@@ -19,7 +19,7 @@
 
 enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
 /* Minimum time between two reads of the recording of a running job. The recording changes with
- * every sample, so every request would otherwise read it. */
+ * every sample, so without this limit every request would read it. */
 static const uint64_t live_every_ns = 5 * NS_PER_S;
 
 /* The report has inline styles and scripts. The sandbox lets the scripts run, but without the

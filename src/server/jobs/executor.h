@@ -38,7 +38,7 @@ struct executor_end {
     const json_t *run_json; /* run.json if it records the job's end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
     bool has_folder;        /* false if the job failed before it created its run folder */
-    /* a full disk may be why the job has no folder; not set if HAS_FOLDER is set */
+    /* the disk is full, which may be why the job has no folder; false if HAS_FOLDER is true */
     bool is_disk_full;
 };
 

@@ -345,7 +345,7 @@ static void on_jobs_tick(void *user, uint64_t now_ns)
     jobs_file_check(j, now_ns);
     check_runs(j);
     jobs_check_silence(j, now_ns);
-    /* many short jobs fragment the heap */
+    /* many short jobs fragment the heap, so free memory is returned to the system now and then */
     if (j->ended > (is_any ? TRIM_AFTER : 0)) {
         j->ended = 0;
         malloc_trim(0);

@@ -149,7 +149,7 @@ json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct 
     return doc;
 }
 
-/* Converts a job. Reads the store only if the job has not been started. */
+/* Converts a job to JSON. Reads the store only if the job has not been started. */
 json_t *jobs_job_json(struct jobs *j, const struct job *job)
 {
     struct store_job row;

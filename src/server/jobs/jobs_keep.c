@@ -58,7 +58,7 @@ struct jobs_keeper {
     struct kept_folder removal; /* the job whose folder is moved into the trash */
     int removal_result;         /* 0, or -errno if the folder could not be moved */
     bool has_left;              /* something in the trash could not be removed */
-    bool is_measuring;          /* the task measures the folders */
+    bool is_measuring;          /* the task also measures the run folders */
     struct kept_folder *folders;
     size_t folder_count;
 };

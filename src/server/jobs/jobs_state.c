@@ -216,7 +216,7 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
 {
     if (!e->peak_bytes)
         return 0;
-    /* a job that failed may not have reached its peak */
+    /* a job that failed may not have reached its peak, so only a higher peak is stored */
     if (e->state != JOB_SUCCEEDED && e->peak_bytes <= store_learned(j->store, job->name))
         return 0;
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);

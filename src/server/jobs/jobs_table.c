@@ -216,7 +216,7 @@ void jobs_occupy(struct jobs *j, struct job *job)
     j->is_planned = false;
     if (room->slots_used == 1 && j->executor.kind->owns_machine)
         return;
-    /* another job is running now, so none of the running jobs ran alone */
+    /* other jobs run or may run at the same time, so none of the running jobs ran alone */
     for (size_t i = 0; i < j->active_count; i++)
         if (j->active[i]->has_room)
             j->active[i]->live->is_alone = false;

@@ -278,7 +278,8 @@ static void set_no_start(struct local_run *run, const struct outcome *o)
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
     /* `ebb sweep` is used only if the lock is signed, which means that the job was started */
     const bool is_started = run->is_started || run->is_swept || has_run;
-    if (is_started && o) /* the error of `ebb run` then means that its supervisor was killed */
+    /* if the job was started, an error of `ebb run` only means that its supervisor was killed */
+    if (is_started && o)
         run->no_start[0] = '\0';
     if (run->no_start[0] || is_started)
         return;

@@ -190,8 +190,8 @@ static int slurm_start(struct executor *x, int64_t id, const struct job_spec *sp
     return 0;
 }
 
-/* Follows the job as if it were running. Access to the run folder may hang, so a probe reads it
- * later. */
+/* Assumes that the job is running. A probe reads the run folder later, because access to the folder
+ * may hang. */
 static struct executor_run *slurm_follow(struct executor *x, int64_t id,
                                          const struct job_folder *folder)
 {

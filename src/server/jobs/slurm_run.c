@@ -416,8 +416,8 @@ static void probed_submitted(struct slurm_run *run, const struct slurm_probe *pr
     }
 }
 
-/* Checks a job that may or may not have been submitted. If Slurm does not list it, a probe of its
- * folder decides. */
+/* Checks a job that may or may not have been submitted. If Slurm does not list the job, a probe of
+ * its folder decides whether the job is submitted again. */
 static void check_unsure(struct slurm_run *run, uint64_t now_ns)
 {
     int held = executor_is_held(run->base.x, run->base.id);

@@ -79,7 +79,7 @@ void job_launch_fini(struct job_launch *launch);
 enum { JOB_FOLDER_MAX = 96, JOB_FOLDER_ID_SIZE = 33 };
 struct job_folder {
     char name[JOB_FOLDER_MAX]; /* name within runs/; "" if there is none */
-    /* signature of the folder; "" for a folder without one, from an old version of ebb */
+    /* signature of the folder; "" if an old ebb created the folder without a signature */
     char id[JOB_FOLDER_ID_SIZE];
 };
 /* Writes the name of the run folder, "17-NAME", where NAME is cleaned as in trace/rundir.h. */

@@ -18,7 +18,7 @@ static const char *text_at(sqlite3_stmt *st, int column)
     return (const char *)sqlite3_column_text(st, column);
 }
 
-/* Reads a row of COLUMNS. */
+/* Reads a row of a query that selects COLUMNS. */
 static void read_row(sqlite3_stmt *st, struct store_job *ret)
 {
     int state = sqlite3_column_int(st, 1);
