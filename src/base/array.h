@@ -28,8 +28,8 @@ static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 #define ARRAY_ROOM(at, count, cap)                                                                 \
     ((count) < (cap) || array_grow(&(at), &(cap), sizeof(__typeof__(*(at)))))
 
-/* Binary search in a sorted array. Sets I to the first index at which the expression IS_BEFORE is
- * false, or to COUNT if IS_BEFORE is true at every index below COUNT. */
+/* Binary search in a sorted array of COUNT elements. Sets I to the lowest index at which the
+ * expression IS_BEFORE is false, or to COUNT if there is none. */
 #define ARRAY_SEARCH(i, count, is_before)                                                          \
     __extension__({                                                                                \
         size_t low_ = 0, high_ = (count);                                                          \

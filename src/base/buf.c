@@ -226,8 +226,8 @@ const char *cur_blob(struct cur *c, size_t *ret_len)
     return data;
 }
 
-/* Eight bytes are processed at a time. crc_table[k][b] is the CRC contribution of byte b if k more
- * of the eight bytes follow it. */
+/* crc32c processes eight bytes at a time. crc_table[k][b] is what byte b contributes to the CRC if
+ * k more of the eight bytes follow b. */
 static uint32_t crc_table[8][256];
 
 /* The table is filled by a constructor, because filling it at first use would be a data race. */

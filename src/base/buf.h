@@ -18,7 +18,8 @@ struct buf {
 void buf_fini(struct buf *b); /* frees the data and zeroes B; accepts a zeroed buffer */
 /* frees a local buffer at the end of its scope */
 #define AUTO_BUF __attribute__((cleanup(buf_fini)))
-void buf_clear(struct buf *b);               /* keeps the allocation; clears `failed` */
+/* Empties the buffer and clears `failed`; keeps the allocated memory. */
+void buf_clear(struct buf *b);
 int buf_reserve(struct buf *b, size_t more); /* returns 0 or -ENOMEM; may move the data */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_add_str(struct buf *b, const char *s);

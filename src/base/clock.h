@@ -1,4 +1,4 @@
-/* Reads the system clocks. Other code receives the current time as an argument. */
+/* The system clocks. */
 #pragma once
 
 #include <stdint.h>

@@ -25,8 +25,8 @@ static bool *has_of(const struct codec *f, const void *s)
     return (bool *)((char *)(uintptr_t)s + f->has);
 }
 
-/* True for pointer members, which are absent if they are NULL. Other optional members have a has_…
- * flag. */
+/* Returns true if the member is a pointer. A NULL pointer means that the member is absent; for
+ * other members, a has_… flag shows this. */
 static bool is_pointer(const struct codec *f)
 {
     return f->type == CODEC_STRING || f->type == CODEC_LIST || f->type == CODEC_STRINGS;

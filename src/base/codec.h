@@ -17,14 +17,14 @@ enum codec_type {
     CODEC_NAME,   /* an enum that is stored by name; an unknown name is read as 0 */
     CODEC_TEXT,   /* char[N]; longer text is truncated between UTF-8 characters */
     CODEC_STRING, /* char *, owned by the struct; NULL is written as null */
-    /* a nested struct; if it has no key, its members are added to the outer object */
+    /* a nested struct; if key is NULL, its members become members of the outer object */
     CODEC_STRUCT,
     CODEC_LIST,    /* pointer to an owned array of structs; another member contains the length */
     CODEC_STRINGS, /* pointer to an owned array of strings; another member contains the length */
 };
 
-/* How an absent member is written. A member is absent if its has_… flag is false or its pointer is
- * NULL. */
+/* How an absent member is written. A member is absent if its has_… flag is false, or if it is a
+ * NULL pointer. */
 enum codec_absent { CODEC_REQUIRED = 0, CODEC_OR_NULL, CODEC_OR_NOTHING };
 
 /* Describes one member of a struct. An array of these, terminated by {0}, is the codec of the
@@ -43,8 +43,8 @@ struct codec {
 #define CODEC_AT(s, m, k, t)                                                                       \
     .key = (k), .type = (t), .offset = offsetof(s, m), .size = sizeof((s *)0)->m
 #define CODEC_HAS(s, m, how) .absent = (how), .has = offsetof(s, has_##m)
-/* CODEC_FIELD always writes the member. If the member is absent, CODEC_NULL writes null, and
- * CODEC_OPTION leaves the key out. */
+/* CODEC_FIELD describes a member that is always present. An absent member is written as null by
+ * CODEC_NULL, and is left out by CODEC_OPTION. */
 #define CODEC_FIELD(s, m, k, t)                                                                    \
     {                                                                                              \
         CODEC_AT(s, m, k, t)                                                                       \

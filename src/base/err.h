@@ -1,7 +1,7 @@
 #pragma once
 
-/* An error message for the user. It contains the offending value and what to do next. Names in it
- * are not escaped, because the message is escaped when it is printed. */
+/* An error message for the user: the offending value and what to do next. The text may contain
+ * unescaped names; it is escaped when it is printed. */
 struct err {
     char text[512];
 };

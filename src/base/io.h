@@ -30,8 +30,8 @@ int io_random_hex(size_t bytes, char *ret);
 /* Creates a temporary file in FOLDER with an unpredictable name (RET_NAME), which the caller can
  * rename to BASE. Returns an fd for writing, or -errno. */
 int io_create_temporary(int folder, const char *base, char *ret_name, size_t size);
-/* Removes the temporary files for BASE that killed processes left behind. Call it only if no other
- * process replaces BASE. */
+/* Removes the temporary files that killed processes left behind while they replaced BASE. Must not
+ * be called while another process replaces BASE. */
 void io_remove_temporaries(int folder, const char *base);
 /* Replaces the file DIRFD/NAME: writes a temporary file, syncs it, renames it and syncs the
  * folder. */

@@ -94,8 +94,8 @@ static void source_close(struct loop_source *s)
         cleanup_close(&s->fd);
 }
 
-/* Adds the source to the list and registers it with epoll for EVENTS. R is the result of opening
- * the source's fd; if R is an error, the source is freed instead. */
+/* Completes the creation of S: adds S to the list and to epoll, for EVENTS. R is 0, or the error
+ * with which the source's fd could not be opened. On any error, frees S. */
 static int source_start(struct loop_source *s, int r, uint32_t events, struct loop_source **ret)
 {
     struct loop *loop = s->loop;

@@ -11,7 +11,7 @@
 
 /* A part of ebb and its possible locations, relative to the folder of the ebb program. */
 struct part {
-    /* for a folder: name of a file that must be in it; for a file: NULL */
+    /* if the part is a folder, the name of a file that the folder must contain; otherwise NULL */
     const char *file;
     const char *places[8];
 };

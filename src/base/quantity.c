@@ -21,7 +21,8 @@ enum { FRACTION_DIGITS_MAX = 18 };
 /* A decimal number as the user wrote it. Its value is WHOLE + FRACTION / FRACTION_ONE. */
 struct decimal {
     uint64_t whole;
-    bool overflows; /* the integer part does not fit into 64 bits and is set to UINT64_MAX */
+    /* True if the integer part does not fit into 64 bits; WHOLE is then UINT64_MAX. */
+    bool overflows;
     bool has_fraction;
     uint64_t fraction;
     uint64_t fraction_one;
@@ -52,7 +53,7 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
         d.has_fraction = true;
         for (int n = 0; is_decimal_digit(*s); s++, n++) {
             if (n >= FRACTION_DIGITS_MAX)
-                continue; /* further digits are below the resolution of the result */
+                continue; /* ignores digits that are too small to change the result */
             d.fraction = d.fraction * 10 + (uint64_t)(*s - '0');
             d.fraction_one *= 10;
         }
@@ -73,8 +74,8 @@ static bool scale_decimal(const struct decimal *d, uint64_t unit, uint64_t *ret,
     return true;
 }
 
-/* The number of bytes per unit for the suffixes "", "B", "K", "KB", "KiB" and so on; 0 if the
- * suffix is unknown. */
+/* Returns the number of bytes in one unit, for the suffixes "", "B", "K", "KB", "KiB" and so on, or
+ * 0 if the suffix is unknown. */
 static uint64_t size_unit(const char *suffix)
 {
     if (strcasecmp(suffix, "") == 0 || strcasecmp(suffix, "B") == 0)

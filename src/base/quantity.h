@@ -13,7 +13,8 @@ struct quantity_size {
     uint32_t permyriad;
 };
 
-/* True if the option was given. A zeroed size means that it was not. */
+/* Returns true if the option was given. A size of 0 cannot be given, so a zeroed struct means that
+ * the option was not given. */
 static inline bool quantity_is_given(const struct quantity_size *size)
 {
     return size->is_percent || size->bytes > 0;

@@ -65,7 +65,8 @@ static size_t char_columns(uint32_t c)
     return is_combining ? 0 : 1;
 }
 
-/* The escaped form of one character or invalid byte. It is never split. */
+/* The escaped form of one character or invalid byte. Truncated text contains it completely or not
+ * at all. */
 struct unit {
     char bytes[16];
     size_t len;
@@ -150,8 +151,8 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
-    /* An argument that begins with a quote is quoted too. Otherwise a reader would take that quote
-     * for one that this function added. */
+    /* An argument that begins with a quote is put in quotes too, so that its own quote is not
+     * mistaken for an added one. */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
         text_escape(out, arg, len);

@@ -52,7 +52,6 @@ char *text_seconds(char out[TEXT_TIME_MAX], double s);
 enum { TEXT_LOCAL_MAX = 64 };
 char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns);
 
-/* The hash of the empty string. */
 #define TEXT_HASH_EMPTY UINT64_C(14695981039346656037)
 /* Adds the LEN bytes of S to HASH, the FNV-1a hash of the preceding bytes. The algorithm must never
  * change, because databases store its results. */

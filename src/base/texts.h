@@ -8,7 +8,7 @@
 /* Interned strings. A zeroed struct is valid and empty. */
 struct texts {
     char **items;
-    uint32_t *table; /* hash table of string numbers + 1; 0 marks a free entry */
+    uint32_t *table; /* hash table: the number of a string plus 1, or 0 for a free entry */
     size_t count, cap, table_size;
 };
 

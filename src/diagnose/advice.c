@@ -44,9 +44,9 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
 /* Returns the call site of hypothesis H as text, or "". */
 #define SITE(h) ((h)->site ? PLACE((h)->site) : "")
 
-/* Adds the effect of a fix. The growth rate of a call site includes only live memory. The allocator
- * also retains the holes between live blocks, so the fix saves at least the growth rate of the call
- * site and at most that of the process or GPU. */
+/* Adds the memory that a fix saves. The growth rate of a call site includes only live memory. A fix
+ * also avoids the holes that the allocator retains between live blocks, so it may save up to the
+ * growth rate of the whole process or GPU. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     bool is_on_gpu = h->id == HYPOTHESIS_GPU;
@@ -64,7 +64,7 @@ static void saves_up_to(struct advice *a, double bytes)
     effect(a, "saves up to %s", ABOUT(bytes));
 }
 
-/* Returns the beginning of advice on growth that ends by itself: "not a leak; ", or "" if the
+/* Returns "not a leak; ", with which advice on growth that ends by itself begins, or "" if the
  * verdict does not exclude a leak. */
 static const char *no_leak_text(const struct question *q)
 {
@@ -337,8 +337,8 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
         c->count, ABOUT(fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* Returns true if an earlier hypothesis has the same cause as H, and its advice in the list
- * therefore applies to H as well. */
+/* Returns true if no advice on H is needed, because the list already has advice on a hypothesis
+ * with the same cause. */
 static bool is_covered(const struct question *q, const struct hypothesis *first,
                        const struct list *l, const struct hypothesis *h)
 {
@@ -352,9 +352,9 @@ static bool is_covered(const struct question *q, const struct hypothesis *first,
     return false;
 }
 
-/* Returns true if H would repeat advice on a cache filled in the first epoch. The earlier advice
- * already names the allocating line, so further advice on the call site is useful only if it names
- * the container. */
+/* Returns true if advice on the call site H would repeat the advice on a cache that fills in the
+ * first epoch. That advice already names the allocating line, so advice on H is useful only if it
+ * names the container. */
 static bool is_covered_by_fill(const struct question *q, const struct hypothesis *first,
                                const struct hypothesis *h)
 {
@@ -363,8 +363,8 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
            (q->f->main->verdict.is_limited || !find_container(q, is_of_program));
 }
 
-/* Returns true if H is retention, but another cause is known: the program keeps memory alive. The
- * free memory between live blocks is then only a symptom. */
+/* Returns true if H is retention but the program also keeps memory alive. The allocator then
+ * retains the free memory between the live blocks, so retention is only a symptom. */
 static bool is_symptom(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
                        const struct hypothesis *h)
 {
@@ -402,7 +402,7 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         const struct hypothesis *h = &ranked[i];
         bool is_first = i == 0 && h->word == POSSIBLE && h->share > 0;
         bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
-        /* mapped files need no action, so they are mentioned only as the first hypothesis */
+        /* mapped files need no action; they are mentioned only if they are the first hypothesis */
         if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0)
             continue;
         if (is_worth && h->share >= least_share && !is_covered(q, &ranked[0], &l, h) &&

@@ -1,5 +1,5 @@
 /* The diagnosis of a run: its memory by category (the ledger), every hypothesis with its evidence,
- * and advice (docs/internals/diagnose.md). Names in its texts are not escaped. */
+ * and advice (docs/internals/diagnose.md). Names in the texts of a diagnosis are not escaped. */
 #pragma once
 
 #include <jansson.h>

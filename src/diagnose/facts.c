@@ -131,8 +131,8 @@ static double loaded_s(const struct facts_process *p, double from_s, double unti
     return found;
 }
 
-/* Returns the end of the start-up of a program without marks: the time at which growth ended, if it
- * ended early, or else the time at which the libraries were loaded. */
+/* Returns the end of start-up for a program without marks. This is the time at which growth ended
+ * or, if growth did not end early, the time at which the libraries were loaded. */
 static double settled_s(const struct facts_process *p, double from_s, double to_s,
                         double *ret_loaded_s)
 {

@@ -39,8 +39,8 @@ double facts_near_s(const struct facts_series *s, double t_s);
  * memory are read rarely; between two readings, such a field is assumed to change in proportion to
  * resident memory. */
 double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s);
-/* Returns T_S, or the time of the first or last reading of FIELD if T_S is outside their range;
- * facts_field_at then returns that reading. Returns NAN if FIELD was never read. */
+/* Returns the time of the value that facts_field_at(P, FIELD, T_S) returns: T_S, limited to the
+ * time from the first to the last reading of FIELD. Returns NAN if FIELD was never read. */
 double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s);
 /* Return the largest and the smallest reading from FROM_S to TO_S, or NAN. */
 double facts_max(const struct facts_series *s, double from_s, double to_s);
@@ -97,8 +97,8 @@ struct facts_moment {
     double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
     double spare;    /* bytes of empty memory in Python's arenas, or NAN if not counted */
     double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
-    /* Change of malloc's live bytes, estimated from samples, from the time of the allocator's own
-     * count nearest to this moment until this moment. */
+    /* Estimated change of malloc's live bytes from the allocator's own count nearest to this moment
+     * until this moment. */
     double drift;
 };
 
@@ -106,8 +106,7 @@ struct facts_moment {
 struct facts_site {
     double start_bytes; /* live bytes at the first moment */
     double floor_bytes; /* lowest live bytes in the second half of the compared time */
-    /* Fraction of the live bytes that is in memory maps, and fraction that is in shared memory
-     * maps. */
+    /* fractions of the live bytes in memory maps, and in shared memory maps */
     double mapped_share, shared_share;
 };
 
@@ -126,7 +125,8 @@ struct facts_heap {
     char why_not[256]; /* reason for a missing profile, or "" */
 };
 
-/* GPU memory of the job, and GPU memory by call site of the process whose GPU memory grows most. */
+/* GPU memory of the job. The profile, its names and its growth are of the process whose GPU memory
+ * grows most. */
 struct facts_gpu {
     struct facts_series job; /* memory of all processes on all GPUs */
     /* Memory reserved and allocated by PyTorch on the GPU whose reserved memory grew most. */
@@ -134,8 +134,8 @@ struct facts_gpu {
     struct profile *profile; /* GPU memory by call site, or NULL if not recorded */
     struct names *names;
     struct growth growth;
-    /* Memory reserved by PyTorch's allocator at the end, and peak of allocated memory, on the GPU
-     * with the largest difference between the two. NAN if unknown. */
+    /* Memory that PyTorch's allocator had reserved at the end, and the peak of allocated memory.
+     * Both are of the GPU on which they differ most. NAN if unknown. */
     double reserved_bytes, most_allocated_bytes;
 };
 
@@ -146,8 +146,8 @@ struct facts {
 
     struct facts_process *processes;
     size_t n_processes;
-    /* The process to diagnose: the one that grows fastest. If none grows, the training process or,
-     * if there is none, the largest process. NULL if no process was read. */
+    /* The process to diagnose: the fastest-growing process. If no process grows, it is the training
+     * process or, without one, the largest process. NULL if no process was read. */
     const struct facts_process *main;
     struct facts_verdict job; /* verdict on the whole job */
     struct facts_verdict gpu; /* verdict on a leaking GPU if there is one, else on any GPU */
@@ -155,15 +155,15 @@ struct facts {
     /* The two moments that are compared: the first reading after training began, and the last one
      * before training ended or the process exited. */
     double start_s, now_s;
-    double begun_s; /* time by which training had begun; start_s is the time of the first reading
-                       after that */
+    /* Time by which training had begun; the first reading after this time is at start_s. */
+    double begun_s;
     /* Time at which the libraries had been loaded. Without marks, growth between this time and
      * begun_s is treated as start-up if it ended early. With marks, the two times are equal. */
     double loaded_s;
 
     struct facts_mark *marks;
     size_t n_marks;
-    struct growth_mark *all_marks; /* all marks, in the form required to judge call sites */
+    struct growth_mark *all_marks; /* all marks, as growth_of needs them to judge call sites */
     size_t n_all_marks;
     bool has_steps;
     int64_t first_step, last_step;
@@ -198,8 +198,8 @@ int facts_new(const struct recorded *recorded, struct facts **ret, struct err *e
 void facts_free(struct facts *f); /* F may be NULL */
 
 /* Returns the resident bytes of the main process in malloc's heaps at T_S. Between two page counts,
- * these bytes are assumed to change in proportion to resident memory. Returns NAN if the pages were
- * never counted. */
+ * the bytes are estimated from the change of resident memory. Returns NAN if pages were never
+ * counted. */
 double facts_heap_pages(const struct facts *f, double t_s);
 /* Returns the number at KEY of a census or of one of its rows, or NAN. */
 double facts_number(const json_t *object, const char *key);

@@ -13,9 +13,9 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* Each of the two moments is moved to a heap reading: by at most settled_share of the time between
- * them or, if there is no reading that near, by at most aligned_share. In a short run, the heap is
- * read only a few times, so a moment may move by up to short_s, but by at most short_share. */
+/* start_s and now_s are moved to the times of heap readings. Each may move by settled_share of the
+ * time between them or, if there is no reading that near, by aligned_share. In a short run, the
+ * heap is read only a few times, so each may move by short_s, but at most by short_share. */
 static const double settled_share = 0.1, aligned_share = 0.25;
 static const double short_share = 0.55, short_s = 4;
 static const double much_less = 0.9;
@@ -51,9 +51,9 @@ static double held_at(const struct facts *f, const struct profile_reading *r)
     return profile_live_at(r) + rss_at(f, r);
 }
 
-/* Returns the reading from FROM_S to TO_S that is nearest to NEAR_S. If live or resident memory is
- * much lower at another of these readings, returns that one instead, because the memory of a batch
- * or evaluation in progress is not growth. Returns NULL if there are no readings. */
+/* Returns the reading from FROM_S to TO_S that is nearest to NEAR_S, or NULL if there are no
+ * readings. If live or resident memory was much lower at another of these readings, returns that
+ * reading, because the nearest one includes temporary memory of a batch or an evaluation. */
 static const struct profile_reading *settled_reading(const struct facts *f, const struct profile *p,
                                                      double from_s, double to_s, double near_s)
 {
@@ -107,8 +107,8 @@ static void sum_rows(const struct facts_heap *h, const struct profile_reading *r
     }
 }
 
-/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on host or GPU memory,
- * whichever P profiles. */
+/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on the memory that P
+ * profiles: host or GPU memory. */
 static int judge_rows(const struct facts *f, const struct profile *p,
                       const struct facts_verdict *of, uint64_t until_ns, struct names **ret_names,
                       struct growth *ret, struct err *err)
@@ -127,9 +127,9 @@ static int judge_rows(const struct facts *f, const struct profile *p,
     return r < 0 ? r : growth_of(p, *ret_names, &o, ret, err);
 }
 
-/* Bytes of one call site: all bytes; bytes allocated by malloc; bytes in small Python objects; and
- * bytes that Python added to small objects by rounding sizes up to 16 bytes. A call site always
- * allocates in the same way, so samples of the whole run are used. */
+/* Sampled bytes of one call site by kind. ROUNDING is what Python adds to small objects by rounding
+ * their sizes up to 16 bytes. The kinds have the same shares at all times, because a call site
+ * always allocates in the same way, so they are computed from all samples of the run. */
 struct kinds {
     double all, of_malloc, of_python, rounding;
 };
@@ -210,9 +210,9 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns the change of malloc's sampled live bytes from the allocator's own count nearest to T_S
- * until T_S. That count may be old, because a slow allocator is rarely queried. OF_MALLOC is
- * malloc's sampled live bytes at T_S. */
+/* Returns the estimated change of malloc's live bytes since the allocator's own count nearest to
+ * T_S. That count may be old, because an allocator that is slow to answer is rarely queried.
+ * OF_MALLOC is the estimate of malloc's live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {

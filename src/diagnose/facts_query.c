@@ -8,8 +8,8 @@
 
 /* Readings of resident memory that differ by less than this are treated as equal. */
 static const double alike_bytes = 1 << 20;
-/* Page counts that differ by less than this do not show how fast the heaps grew relative to the
- * process. */
+/* The growth of the heaps is compared with that of the process only if the page counts differ by at
+ * least this. */
 static const double apart_bytes = 1 << 20;
 
 /* ---- one series ---- */
@@ -115,9 +115,9 @@ double facts_field_at(const struct facts_process *p, enum sample_process_field f
 
 /* ---- malloc's heaps ---- */
 
-/* A count of the unshared pages of a process: the bytes in all of them, and in those of malloc's
- * heaps. A count takes seconds, so while memory grows it does not describe an exact moment, but
- * both values come from the same pass over the pages. */
+/* One count of a process's unshared pages: the bytes of all of them, and of those in malloc's
+ * heaps. Counting takes seconds. If memory grows meanwhile, the count belongs to no exact time, but
+ * its two values still match, because they are counted together. */
 struct page_count {
     double unique, heap;
 };
@@ -135,10 +135,10 @@ static double anonymous_at(const struct facts_process *p, double t_s)
            (isnan(shmem) ? 0 : shmem);
 }
 
-/* Returns the bytes of file pages that the process has written to. Such pages are unshared, but the
- * kernel does not count them as anonymous. Their number hardly changes. It is the largest
- * difference between unshared and anonymous memory over all page counts, because a count made while
- * memory grows is outdated and its difference is too small. */
+/* Returns the bytes of file pages that the process has written to. The kernel does not count these
+ * pages as anonymous, although they are unshared, so they are the difference between unshared and
+ * anonymous memory. Their number hardly changes. A page count made while memory grows is outdated
+ * and makes the difference too small, so the largest difference is used. */
 static double written_files(const struct facts *f)
 {
     const struct facts_series *unique = &f->main->field[SAMPLE_UNIQUE];
@@ -148,8 +148,8 @@ static double written_files(const struct facts *f)
     return most;
 }
 
-/* Returns the growth of the heaps per byte of growth of the process, 0 to 1, from the count FROM
- * (NULL if there is none) to the next count TO. */
+/* Returns how much malloc's heaps grow per byte by which the process grows, from 0 to 1. FROM and
+ * TO are consecutive page counts; FROM is NULL if TO is the first one. */
 static double heap_slope(const struct page_count *from, const struct page_count *to)
 {
     if (!from || fabs(to->unique - from->unique) < apart_bytes)

@@ -91,8 +91,8 @@ static void facts_take_header(struct facts *f, const struct run *run)
     f->is_damaged = trace_is_damaged(&run->damage);
 }
 
-/* Finds the limit: the one set by the user, else the last recorded one, else the one at the
- * start. */
+/* Finds the limit: the user's limit, or else the newest limit in the recorded samples, or else the
+ * limit in the recording's header. */
 static void facts_take_limit(struct facts *f, const struct recorded *r)
 {
     const json_t *found = json_object_get(json_object_get(r->run->header, "limit"), "limit_bytes");

@@ -19,23 +19,23 @@ static const double ended_share = 0.1;
 /* A call site keeps memory alive if at least this fraction of its growth is still live. A call site
  * explains growth if at least this fraction of all growth comes from that call site. */
 static const double kept_share = 0.5;
-/* If memory from the first steps is still live, the line that allocated it is diagnosed only if
- * this memory reaches both thresholds, because every program allocates some of it. */
+/* Memory from the first steps that is still live is diagnosed only if it exceeds both thresholds,
+ * because every program allocates some memory in its first steps. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the
  * compared time. */
 static const double tail_share = 0.25;
-/* If the baseline grew by less than this fraction of the growth, memory is at a peak. If the
- * baseline of the live heap grew by less than this fraction of the growth of resident memory, the
- * growth was freed. */
+/* If the baseline grew by less than this fraction of the growth, memory only looks higher because
+ * it is at a peak. If the live heap's baseline grew by less than this fraction of resident memory's
+ * growth, the growth was freed. */
 static const double going_share = 0.3;
 /* Log-odds of a hypothesis before any evidence: a probability of about one in four. */
 static const double prior = -1;
 
-/* Behaviour of the growth that a hypothesis explains: whether it ends by itself. A verdict of a
- * leak rules out hypotheses whose growth ends, and a verdict of no leak rules out those whose
- * growth continues. */
+/* Whether the growth that a hypothesis explains ends by itself. If the verdict is a leak,
+ * hypotheses whose growth ends are ruled out. If the verdict excludes a leak, hypotheses whose
+ * growth continues are ruled out. */
 enum course { EITHER, ENDS, GOES_ON };
 
 /* WORTH is the specificity of the cause. Of two hypotheses that explain the same growth, the more
@@ -137,8 +137,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Returns true if row I keeps its growth alive: its verdict does not exclude a leak, or the process
- * does not leak but most of the row's growth is still live. */
+/* Returns true if row I grew and keeps its growth alive: the verdict on the row does not exclude a
+ * leak, or the process does not leak and most of the growth of the row is still live. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
@@ -299,8 +299,8 @@ double late_baseline(const struct question *q)
     return least_between(q, (q->f->start_s + q->f->now_s) / 2, q->f->now_s);
 }
 
-/* Returns true if memory is higher at the second moment only because of a peak in progress, and its
- * baseline has not grown. */
+/* Returns true if the baseline has not grown: memory is higher at the second moment only because of
+ * a peak in progress. */
 static bool is_peak_in_progress(const struct question *q)
 {
     return late_baseline(q) - early_baseline(q) < going_share * q->growth;
@@ -316,9 +316,9 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    /* A leak may grow by more than the difference between the two moments. It may reuse memory that
-     * was already resident, so the growth of the live heap is compared. Memory may happen to be low
-     * at the second moment, so the growth at the verdict's rate is compared too. */
+    /* A leak may exceed the difference between the two moments. It may reuse memory that was
+     * already resident; the growth of the live heap includes this. Memory may also happen to be low
+     * at the second moment; the verdict's growth rate does not depend on this. */
     if (leaks)
         q.total =
             fmax(q.total, fmax(heap_growth(&q), f->job.per_min / 60 * (f->now_s - f->start_s)));

@@ -8,8 +8,8 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-/* Growth of resident memory is treated as free memory if the live heap grew by less than this
- * fraction of that growth. */
+/* The growth of resident memory is retained free memory if the live heap grew by less than this
+ * fraction of it. */
 static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)

@@ -77,8 +77,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     double first = facts_number(q->f->census.first, "step"),
            last = facts_number(q->f->census.last, "step");
     bool is_for = share > 0.3;
-    /* growth that has ended may have begun before the censuses, which then explain only part of
-     * it */
+    /* Growth that has ended may have begun before the first census, so the share is then a share
+     * of all growth, not only of the growth between the censuses. */
     if (is_for)
         h->share = q->is_growing ? share : share_of(q, share * whole);
     evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
@@ -335,9 +335,8 @@ static void add_containers(const struct question *q, struct hypothesis *h)
             evidence_for(h, 0, "kept by %s", KEPT(l, i));
 }
 
-/* If the job leaks although no call site clearly keeps memory alive, names the line with the
- * largest growth of live memory among the lines that may leak. Returns false if there is no such
- * line. */
+/* For a job that leaks although no call site clearly keeps memory alive: names the line whose live
+ * memory grew most, among the lines that may leak. Returns false if there is no such line. */
 static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;
@@ -374,8 +373,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
                          CHANGE(heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        /* for a worker, the share refers to its own growth, because the profile covers only one of
-         * several similar workers */
+        /* a worker's growth is compared with its own total, because only one of several similar
+         * workers is profiled */
         bool is_worker = q->f->main->role == ROLE_DATA_WORKER;
         size_t lines;
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
@@ -401,8 +400,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 
 /* ---- retention ---- */
 
-/* Returns the weight of the evidence for retention. Growth that sampling may have missed is assumed
- * to be live. */
+/* Returns the weight of the evidence for retention. BESIDE is the growth of retained memory. If it
+ * is estimated from samples, the sampling error is subtracted from it. */
 static double retention_weight(const struct question *q, double beside)
 {
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
@@ -413,8 +412,8 @@ static double retention_weight(const struct question *q, double beside)
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
-/* Returns the growth of retained memory. It is at most the growth of free memory by the allocator's
- * own count; any further memory was already free at the start, but not resident. */
+/* Returns the growth of retained memory: at most the growth of free memory according to the
+ * allocator. Beyond that, memory was already free at the start and has only become resident. */
 static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");

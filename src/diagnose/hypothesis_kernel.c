@@ -6,8 +6,8 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
-/* The growth is due to files in a tmpfs if more than this fraction of it is memory that no process
- * maps. */
+/* If more than this fraction of the growth is memory that no process maps, the growth is attributed
+ * to files in a tmpfs. */
 static const double UNMAPPED_SHARE = 0.5;
 
 /* Compares the growth of one category of memory with all growth: the larger its share, the stronger
@@ -59,8 +59,8 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double late = unmapped_since(q->f, (q->f->start_s + q->f->now_s) / 2);
     if (unmapped > 0 && q->is_growing && is_mostly_early(unmapped, late)) {
         evidence_against(h, STRONG,
-                         "files in /dev/shm or another tmpfs grew by %s, of which only %s in the "
-                         "second half of the run, but the job's memory kept growing",
+                         "files in /dev/shm or another tmpfs grew by %s, but only by %s in the "
+                         "second half of the run, while the job's memory kept growing",
                          SIZE(unmapped), SIZE(fmax(0, late)));
         return;
     }
@@ -121,7 +121,7 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
-/* Returns true if growth on the GPU has ended and needs no diagnosis, such as growth due to memory
+/* Returns true if growth on the GPU has ended and needs no diagnosis, for example growth by memory
  * pools and compiled code in the first steps. As on the host, growth that has ended is diagnosed
  * only if the verdict is plateaued and the growth exceeds a tenth of the memory at the start. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
@@ -230,15 +230,16 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
 
 /* ---- huge pages ---- */
 
-/* Compares the growth in huge pages with all growth. Growth that is attributed to other causes is
- * not included in the growth of huge pages. */
+/* Compares the growth of huge pages with all growth. The ledger counts only memory in huge pages
+ * that no other category explains. */
 static void weigh_huge(const struct question *q, struct hypothesis *h)
 {
     double grown = ledger_growth(q->l, LEDGER_HUGE);
     bool is_much = grown > fmax(part_least_bytes, 0.3 * q->total);
     if (is_much)
         h->share = share_of(q, grown);
-    /* with the setting "always", huge pages also contain memory that the allocator retains */
+    /* the evidence is weaker if the setting is "always": part of the memory in huge pages may be
+     * retained by the allocator */
     evidence_add(h, is_much ? EVIDENCE_FOR : EVIDENCE_AGAINST,
                  !is_much                           ? STRONG
                  : strcmp(q->f->thp, "always") == 0 ? FAIR

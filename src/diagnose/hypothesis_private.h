@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "diagnose/hypothesis.h"
 
-/* Weights of evidence in log-odds. Without contrary evidence, STRONG already rules a hypothesis out
- * or makes it nearly certain. DECIDES has the same effect even against STRONG evidence for the
- * other side. */
+/* Weights of evidence, in log-odds. One STRONG piece of evidence without any contrary evidence
+ * rules a hypothesis out or makes it nearly certain. DECIDES does so even if there is STRONG
+ * contrary evidence. */
 enum { WEAK = 1, FAIR = 2, STRONG = 4, DECIDES = 9 };
 
 void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,
@@ -24,7 +24,8 @@ bool has_grown_a_little(const struct question *q);
 /* Adds evidence against H: memory did not grow, or grew too little to diagnose. */
 void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight);
 
-/* Parts of a sentence. Each text is valid until the end of the enclosing block. */
+/* These macros format values for use in a sentence. The text is valid until the end of the
+ * enclosing block. */
 #define SIZE(bytes) /* such as "98.0 MiB" */                                                       \
     text_size((char[TEXT_SIZE_MAX]){""}, number_to_u64(round(bytes)))
 #define CHANGE(bytes) /* such as "+98.0 MiB" */                                                    \
@@ -47,8 +48,8 @@ double main_at(const struct question *q, enum sample_process_field field, double
 double main_growth(const struct question *q, enum sample_process_field field);
 /* Returns the growth of the figure NAME of the main process between the two moments, or NAN. */
 double figure_growth(const struct question *q, const char *name);
-/* Returns the process's memory at T_S that can leak: resident memory without file cache, plus swap;
- * or NAN. */
+/* Returns the part of the process's memory that can leak, at T_S: resident memory without file
+ * cache, plus swap. NAN if unknown. */
 double leakable_at(const struct question *q, double t_s);
 /* Return the minimum of leakable_at over the first half and over the second half of the compared
  * time. Unlike the values at the two moments, these minima exclude peaks. */
@@ -58,15 +59,14 @@ double late_baseline(const struct question *q);
  * (plot) through backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* Returns the growth of the memory charged to the job minus the growth of the memory mapped by its
- * processes. The difference is due to files in /dev/shm or another tmpfs. Returns 0 if the
- * difference is not most of the growth. */
+/* Returns the growth of the memory that is charged to the job but that none of its processes maps:
+ * files in /dev/shm or another tmpfs. Returns 0 if this is not most of the growth. */
 double unmapped_growth(const struct question *q);
 /* Returns the growth of the live heap in the ledger, or NAN if it was not counted. */
 double heap_growth(const struct question *q);
 
-/* Among the call sites whose allocations stay alive, returns the one with the most growth, or NULL.
- * RET_GROWN receives its growth. */
+/* Returns the call site that grew most, by RET_GROWN bytes, among those whose allocations stay
+ * alive; NULL if there is none. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
 /* Returns the first growing container of the main process that IS_WANTED accepts, or NULL. */
 typedef bool container_test(const struct question *q, const struct kept *k);
@@ -74,8 +74,8 @@ const struct kept *find_container(const struct question *q, container_test *is_w
 /* Accepts a container without a maximum number of entries whose bytes explain much of the growth of
  * a job that keeps growing. */
 container_test is_piling_container;
-/* Returns the total growth of the other lines of the same function whose allocations stay alive,
- * and in RET_LINES the number of these lines. */
+/* Returns the total growth of the other lines in ROW's function whose allocations stay alive, and
+ * sets RET_LINES to their number. */
 double keeping_sites_beside(const struct question *q, const struct growth_row *row,
                             size_t *ret_lines);
 

@@ -98,7 +98,7 @@ static struct workers workers_at(const struct facts *f, double t_s)
     return w;
 }
 
-/* Returns the workers at the time of their highest total RSS. */
+/* Returns the workers as they were when their total RSS was highest. */
 static struct workers workers_of(const struct facts *f)
 {
     struct workers best = {0};
@@ -115,8 +115,8 @@ static struct workers workers_of(const struct facts *f)
 
 static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
-    /* if nothing grows, the explained memory is the sum of RSS, which includes shared pages once
-     * per process */
+    /* These workers do not grow, so they explain none of the growth. If nothing grows, they
+     * explain their part of all memory, where RSS includes shared pages once per process. */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {

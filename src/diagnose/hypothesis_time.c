@@ -92,8 +92,8 @@ static void rise_between(const struct question *q, const struct course *c, doubl
         *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
 }
 
-/* Returns the largest jump within any twentieth of the compared time, or within any single step
- * that took longer than a twentieth. */
+/* Returns the largest jump within a twentieth of the compared time. A step that took longer than
+ * that may contain the whole jump. */
 static struct jump largest_jump(const struct question *q)
 {
     struct course c = course_of(q);
@@ -232,9 +232,8 @@ static double first_epoch_end(const struct facts *f)
     return (double)NAN;
 }
 
-/* Returns the time at which half of the steps from START_S to END_S were completed. The middle of
- * the steps is used instead of the middle of the time, because growth per second also slows down if
- * the machine does. */
+/* Returns the time at which half of the steps from START_S to END_S were completed. This splits the
+ * growth by steps, because growth per second also depends on the speed of the machine. */
 static double half_of_steps(const struct facts *f, double start_s, double end_s)
 {
     int64_t first = -1, last = -1;
@@ -361,7 +360,7 @@ static bool test_first_written(const struct question *q, struct hypothesis *h)
 }
 
 /* Tests whether a container with a maximum number of entries is filling. The verdict has already
- * compared the growth of the container with that of memory. */
+ * found out whether the container explains the growth of memory. */
 static bool test_limited(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);

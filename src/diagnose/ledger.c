@@ -8,9 +8,9 @@
 /* RSS growth below this is not divided into attributed and unattributed growth. */
 static const double growth_least_bytes = 1 << 20;
 static const double z95 = 1.96;
-/* Blocks of at least large_bytes become resident page by page, when they are first written to. All
- * unattributed growth is assigned to such blocks if the memory that was allocated but not resident
- * at the start is at least the fraction touched_share of that growth. */
+/* Blocks of at least large_bytes become resident page by page, as the program writes to them. If
+ * the program had allocated enough memory that was not resident at the start (at least
+ * touched_share of the unattributed growth), this growth is attributed to such blocks. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
 /* If the ratio of live memory to the resident part of malloc's heaps exceeds this, some live memory
@@ -35,7 +35,7 @@ const char *ledger_text(enum ledger_kind kind)
 
 static double positive(double v)
 {
-    return v > 0 ? v : 0; /* returns 0 if V is NAN, too */
+    return v > 0 ? v : 0; /* NAN becomes 0 as well */
 }
 
 static void ledger_add(struct ledger *l, enum ledger_kind kind, double start, double now,
@@ -58,7 +58,8 @@ struct moment {
     double t_s, rss, left;
     double amount[LEDGER_KINDS];
     double used, spare; /* the allocator's own counts of live and free memory, or NAN */
-    double missing;     /* part of SPARE that exceeds the RSS left to assign */
+    /* Bytes of retained memory that cannot be resident, because less RSS was left to assign. */
+    double missing;
     bool has[LEDGER_KINDS];
 };
 
@@ -85,8 +86,8 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
                   : (double)NAN;
 }
 
-/* Returns the growth of pinned memory from the reading of shared memory nearest to M until M. The
- * job reports pinned memory more often than shared memory is read. */
+/* Returns the growth of pinned memory between the reading of shared memory nearest to M, and M.
+ * Shared memory is read less often than the job reports pinned memory. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
     double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
@@ -130,7 +131,6 @@ static double row_sampled(const struct facts *f, size_t i)
     return f->heap.growth.rows[i].live_bytes - f->heap.sites[i].start_bytes;
 }
 
-/* Returns true if row I maps shared memory. */
 static bool is_shared_row(const struct ledger *l, size_t i)
 {
     return i < GROWTH_ROWS && l->is_shared[i];
@@ -197,9 +197,9 @@ static double live_at(const struct facts *f, const struct ledger *l, const struc
     return is_exact ? m->used + m->heap->drift + sampled - m->heap->malloc : sampled;
 }
 
-/* Assigns the sampled heap. If more memory was allocated at the start than can have been resident,
- * the program had not yet written to the excess. The excess is assumed to be unwritten at the
- * second moment too; otherwise it would look like growth. */
+/* Assigns the live memory of the profiled heap. If more memory was live at the start than can have
+ * been resident, the program had not written to the excess yet. The excess is subtracted at both
+ * moments, so that it does not look like growth. */
 static void take_sampled(const struct facts *f, struct ledger *l, struct moment *start,
                          struct moment *now)
 {
@@ -261,7 +261,7 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
  * estimate from samples and may be off by a page. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
-    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* returns if a value is NAN, too */
+    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* also returns if either value is NAN */
         return;
     take(start, LEDGER_ARENAS, f->heap.start.spare);
     take(now, LEDGER_ARENAS, f->heap.now.spare);
@@ -277,9 +277,8 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
     return is_large && !is_shared_row(l, i) ? held : 0;
 }
 
-/* Assigns memory that was allocated but not resident at the start and has been written to since.
- * The amount of other unwritten memory is unknown, but it cannot exceed the size of the large
- * blocks. */
+/* Assigns growth to memory that was allocated but not resident at the start, if there is enough of
+ * such memory. The program may have written to all of the large blocks since, but not to more. */
 static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
                          struct moment *now)
 {
@@ -291,7 +290,8 @@ static void take_touched(const struct facts *f, const struct ledger *l, const st
         take(now, LEDGER_TOUCHED, fmin(risen, large));
 }
 
-/* Names the call site with the largest blocks written to since the start. */
+/* Among the call sites with large blocks that the program has written to since the start, names the
+ * one with the most bytes. */
 static void name_touched(const struct facts *f, const struct ledger *l, struct ledger_entry *e)
 {
     double most = e->growth_bytes / 2;
@@ -338,7 +338,7 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
 
 /* ---- call sites: sampled bytes, scaled to the resident part ---- */
 
-/* Return the live bytes of row I at one of the moments, scaled so that all rows add up to the
+/* Return the live bytes of row I at the start and now, scaled so that the rows add up to the
  * heap. */
 static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
 {
@@ -351,9 +351,9 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* Returns the factors that make the rows add up to the heap. START scales memory that was live at
- * the start, whether or not it is still live. GROWTH scales growth, by a factor of at most 2. If
- * the rows then still exceed the heap, NOW scales all of them down. */
+/* Returns factors for the sampled rows, so that they add up to the heap. START scales memory that
+ * was live at the start, even if it is still live. GROWTH scales growth; it is at most 2. NOW then
+ * scales all rows down if they still exceed the heap. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {
@@ -388,8 +388,8 @@ static int by_change(const void *a, const void *b)
     return (x->now < y->now) - (x->now > y->now);
 }
 
-/* Adds the rows of the live heap, which has REST_START and REST_NOW bytes in total: the rows that
- * changed most as separate entries, the others as one entry. */
+/* Adds the rows of the live heap: separate entries for the rows that changed most, and one entry
+ * for all others. All of them add up to REST_START and REST_NOW bytes. */
 static void add_sites(const struct facts *f, double rest_start, double rest_now, struct ledger *l)
 {
     const struct facts_heap *h = &f->heap;
@@ -430,9 +430,8 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* Returns the lower bound of an entry with BYTES: 0 for kinds of memory of which only an upper
- * bound is known. For retained memory, the part that exceeds RSS is subtracted, because it cannot
- * be resident. */
+/* Returns the lower bound of an entry of BYTES. It is 0 if only an upper bound is known for this
+ * kind of memory. Retained memory beyond RSS is not counted, because it cannot be resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
     if (kind == LEDGER_RETAINED)

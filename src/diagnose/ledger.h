@@ -32,7 +32,7 @@ const char *ledger_text(enum ledger_kind kind);
 enum { LEDGER_SITES = 12, LEDGER_MAX = LEDGER_SITES + LEDGER_KINDS };
 struct ledger_entry {
     enum ledger_kind kind;
-    /* call site of a HEAP_SITE entry, and of PINNED and SHARED entries if known */
+    /* the call site: always set for HEAP_SITE; set for PINNED, SHARED and TOUCHED if known */
     const struct growth_row *site;
     /* low_bytes and high_bytes are bounds of now_bytes. */
     double start_bytes, now_bytes, low_bytes, high_bytes;
@@ -71,7 +71,6 @@ double ledger_live_growth(const struct ledger *l);
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
 /* Returns the call site of pinned, shared or first-written memory, or NULL if unknown. */
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
-/* Returns the growth of memory retained by allocators: empty Python arenas, plus malloc's retained
- * memory. If malloc's retained memory was not measured, all unexplained memory is used in its
- * place. */
+/* Returns the growth of memory that allocators retain: empty Python arenas, and memory retained by
+ * malloc. If the latter was not measured, it is assumed to be all unexplained memory. */
 double ledger_beside_growth(const struct ledger *l);

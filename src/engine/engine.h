@@ -27,7 +27,7 @@ struct engine_options {
     bool is_launched; /* ebb started the job and knows all of its processes */
     bool pss;         /* also read PSS once per minute, which stalls the job */
     bool no_gpu;
-    /* root of /proc, which is not owned and must outlive the engine */
+    /* root of /proc; borrowed, must outlive the engine */
     const struct proc_root *root;
 };
 

@@ -44,14 +44,13 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* At each tick, reads the status of a share of all processes, so that the work is spread evenly,
- * and of a few processes that are new or have changed. If ALL is set, reads the status of every
+/* Reads the status of some processes at each tick: a share of all processes, so that each is read
+ * once per period, and a few processes that are new or have changed. If ALL is set, reads every
  * process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
     size_t count = proc_tree_count(e->tree), extra = STATUS_PER_TICK;
-    /* the more time has passed since the last tick, the more processes are read */
     uint64_t since = e->last_tick_ns ? u64_min(now_ns - e->last_tick_ns, period) : 0;
     uint64_t in_turn = count * since / period + 1;
     size_t at = count ? e->paces.status_cursor % count : 0;

@@ -24,11 +24,11 @@ struct figures {
     uint32_t next_id;
 };
 
-/* Extracts the figures from MARK, which is a series mark. A pair of NAME= and VALUE= is one figure.
- * Any other key that does not describe the mark itself is also a figure, whose name is the key in
- * lower case. Returns true if all of these became figures, so that the mark itself need not be
- * recorded. Returns false if the mark contains no figure, an invalid figure, or more figures than
- * fit. */
+/* Extracts the figures from MARK, a series mark. NAME= and VALUE= together are one figure. Every
+ * other key that does not describe the mark itself is a figure too; its name is the key in lower
+ * case. Returns true if MARK contained only valid figures, all of which were stored; the mark
+ * itself need not be recorded then. Returns false if MARK contains no figure or an invalid one, or
+ * if there is no room. */
 bool figures_take(struct figures *f, const struct mark *mark);
 /* Stores a figure that ebb measured for process PID. */
 void figures_put(struct figures *f, int32_t pid, const char *name, uint64_t value);

@@ -229,7 +229,7 @@ int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *r
     if (!e->is_judged)
         judge_update(e->judge);
     e->is_judged = true;
-    /* the verdicts on the job use the peak */
+    /* the verdict on the job takes its peak from the run */
     e->run->peak_bytes = e->watching_all ? 0 : engine_peak(e);
     ret->has_duration_s = ret->has_interval_s = ret->has_processes_seen = ret->has_gaps = true;
     ret->duration_s = outcome_seconds(now_ns - e->started_ns);

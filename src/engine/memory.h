@@ -33,9 +33,9 @@ struct engine_charge {
 #define ENGINE_NO_CHARGE ((struct engine_charge){.fds = {-1, -1, -1}, .peak_fd = -1})
 void engine_charge(struct engine *e, const struct engine_charge *charge);
 
-/* Gets the job's memory: the unreclaimable charge of its cgroup or, without a cgroup, the memory of
- * its processes, in which file pages are excluded and shared pages are counted once. Returns false
- * if the memory is not known yet. */
+/* Gets the job's memory: the unreclaimable charge of its cgroup. Without a cgroup, it is the memory
+ * of the job's processes, without file pages and with shared pages counted once. Returns false if
+ * the memory is not known yet. */
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes);
 /* Like engine_memory, but reads the value now, to measure changes that are shorter than a tick.
  * Without a cgroup this samples everything. */
@@ -43,8 +43,10 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes);
 /* Returns an upper bound of engine_memory, in which memory whose sharing has not been measured yet
  * is treated as unshared. Equal to engine_memory if the job has a cgroup. */
 uint64_t engine_memory_at_most(const struct engine *e);
-/* Gets the amount by which the sum of RSS at the last tick exceeds engine_memory, and the number of
- * bytes that statm reports as shared. */
+/* Compares two sums over the job's processes at the last tick. *RET_BYTES is the amount by which
+ * their total RSS exceeds their memory without file pages and with shared pages counted once.
+ * *RET_SHARED_BYTES is the total of the bytes that statm reports as shared. Returns false if
+ * unknown. */
 bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes);
 /* If IS_HURRIED is set, measures unique memory without delay, and schedules a tick for the time at
  * which the measurement is complete. The guard calls this at each tick, and sets IS_HURRIED while a

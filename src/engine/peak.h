@@ -15,11 +15,11 @@ struct peak_tick {
 struct peak {
     /* Readings of the job's own cgroup, if is_charged is set. */
     bool is_charged;
-    /* at the last reading: usage, and the unreclaimable part of the usage */
+    /* last reading of the usage, and of its unreclaimable part */
     uint64_t usage_bytes, used_bytes;
     uint64_t charged_bytes; /* peak of the unreclaimable memory */
-    /* lower bound of the peak: the lower bound for the process tree or the peak of one process,
-     * whichever is higher */
+    /* lower bound of the peak: the highest lower bound for the process tree, or the highest peak of
+     * one process if that is higher */
     uint64_t resident_bytes;
     /* upper bound of the peak: all unmeasured memory is treated as unshared */
     uint64_t bound_bytes;
@@ -28,10 +28,10 @@ struct peak {
     struct peak_tick recent[PEAK_TICKS]; /* the newest ticks, in a ring buffer */
 };
 
-/* Adds a reading of the job's cgroup: its usage, the unreclaimable part of it, and the peak of the
- * usage since the last reading (0 if unknown). The unreclaimable part of that peak is unknown, so
- * all usage above this reading is treated as unreclaimable. The error is at most the change in file
- * cache between two readings. */
+/* Adds a reading of the job's cgroup: its usage, the unreclaimable part (USED_BYTES), and the peak
+ * of the usage since the last reading (0 if unknown). The part of the peak above USAGE_BYTES is
+ * treated as unreclaimable, because its nature is unknown. The resulting error is at most the
+ * change in file cache between two readings. */
 void peak_charge(struct peak *p, uint64_t usage_bytes, uint64_t used_bytes, uint64_t most_bytes);
 /* Adds a tick of the process tree. MAPPED_BYTES is the sum of memory mapped from files. IS_MEASURED
  * is false if unique memory is never measured; then only the upper bound is known. */
@@ -39,9 +39,9 @@ void peak_tree(struct peak *p, uint64_t low_bytes, uint64_t high_bytes, uint64_t
                bool is_measured);
 /* Adds the peak of one process (VmHWM, ru_maxrss). */
 void peak_process(struct peak *p, uint64_t bytes);
-/* Adds the exit of a process. BYTES is the memory that the process allocated after its unique
- * memory was last measured, or all memory of the process if its unique memory was never measured.
- * The upper bounds for tick FROM and for all later ticks include all of BYTES. */
+/* Adds the exit of a process. BYTES is memory of the process whose sharing was never measured: what
+ * it allocated after the last measurement of its unique memory, or all of its memory. The upper
+ * bounds for tick FROM and all later ticks include BYTES, as if it were unshared. */
 void peak_died(struct peak *p, uint64_t from, uint64_t bytes);
 /* Adds a reading that the guard took of the job's cgroup or, if there is none, of the job's process
  * tree. */

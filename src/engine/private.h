@@ -19,9 +19,10 @@ enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    /* maximum of proc_node_unmeasured since the process's unique memory was last measured */
+    /* highest value of proc_node_unmeasured since the unique memory of the process was last
+     * measured */
     uint64_t unmeasured_bytes;
-    /* the tick in which unmeasured_bytes began to grow, numbered as in struct peak */
+    /* index of the tick in which unmeasured_bytes began to grow, counted like peak.ticks */
     uint64_t unmeasured_from;
     uint64_t status_last_ns;
     uint64_t status_rss_bytes; /* RSS of the process when its status was last read */
@@ -49,7 +50,8 @@ struct engine_now {
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    /* number of complete scans of unique memory when an early tick was last requested */
+    /* number of complete scans of unique memory at the time when tick_early last requested a
+     * tick */
     uint64_t hurried_scans;
 };
 
@@ -59,7 +61,7 @@ struct engine_peaks {
     uint64_t earlier_bytes, earlier_request_bytes;
     uint64_t kernel_bytes;      /* the kernel's own peak of the cgroup, including file cache */
     uint64_t kernel_last_bytes; /* last value of the kernel's peak, if the kernel cannot reset it */
-    /* memory of the process tree when its lower bound was highest */
+    /* memory of the process tree at the tick with the highest lower bound */
     struct proc_tree_memory memory;
     uint64_t tree_high_bytes, unique_sum_bytes;
 };
@@ -77,8 +79,8 @@ struct engine {
     struct machine *machine;
     struct gpu *gpu;
     struct run *run;
-    struct judge *judge; /* the judge, which observes the run */
-    bool is_judged;      /* the verdicts already include the latest reading and the latest mark */
+    struct judge *judge;
+    bool is_judged; /* the verdicts already include the latest reading and the latest mark */
     struct figures figures;
     struct engine_sources sources;
     struct engine_paces paces;

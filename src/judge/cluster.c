@@ -144,7 +144,7 @@ static struct cluster_node *node_of(struct cluster *c, uint32_t number)
     return &nodes[at];
 }
 
-/* Uses the folder NAME for its node if NAME is newer than the folder found so far. */
+/* Makes the folder NAME the folder of its node, unless a newer folder of this node was found. */
 static void take_folder(struct cluster *c, const char *name, uint32_t number, uint32_t part)
 {
     struct cluster_node *n = node_of(c, number);

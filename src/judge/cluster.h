@@ -95,8 +95,8 @@ struct cluster {
     struct ranks_peers peers;
     /* medians over all judged ranks, or 0 if unknown */
     double median_floor_bytes, median_peak_bytes;
-    /* The verdicts on the job. The word is that of the worst rank, or of a node that leaks although
-     * none of its ranks does. GPUS lists the GPUs of all nodes. */
+    /* The verdicts on the job. The word is that of the worst rank. If a node leaks although none of
+     * its ranks does, the word is that of the node. GPUS lists the GPUs of all nodes. */
     struct verdicts verdicts;
     bool has_worst;
     size_t worst;      /* index in RANKS of the rank that decided the verdict; valid if has_worst */
@@ -105,16 +105,15 @@ struct cluster {
     bool is_over;      /* true if the job ended by itself on every node */
 };
 
-/* Returns true if PATH is the folder of a multi-node job. */
 bool cluster_is_folder(const char *path);
 /* Opens the job folder PATH. SETTINGS and OPTIONS are copied; either may be NULL. Returns 0, or
  * -errno with an error. */
 int cluster_open(const char *path, const struct run_settings *settings,
                  const struct judge_options *options, struct cluster **ret, struct err *err);
 /* Reads new nodes, heartbeats and new items of recordings. NOW_NS is the reader's monotonic clock
- * and WALL_NS its wall clock. STAYS means that the reader calls this function repeatedly and can
- * therefore notice by its own clock that a heartbeat has stopped; otherwise file times are
- * compared. Returns true if anything changed. */
+ * and WALL_NS its wall clock. STAYS is set by a reader that calls this function repeatedly: its own
+ * clock then shows whether a heartbeat has stopped. Otherwise, file times show this. Returns true
+ * if anything changed. */
 bool cluster_refresh(struct cluster *c, uint64_t now_ns, uint64_t wall_ns, bool stays);
 /* Judges everything read so far. HAS_HEAPS means that the heap profiles are read as well, each from
  * its beginning. Returns 0 or -ENOMEM. */
@@ -128,7 +127,6 @@ int cluster_read(const char *path, const struct run_settings *settings,
 const struct cluster_rank *cluster_find_rank(const struct cluster *c, int64_t number);
 /* Returns the number of failed ranks, and sets *RET to the rank that failed first. */
 size_t cluster_failed_ranks(const struct cluster *c, const struct cluster_rank **ret);
-/* Returns the number of nodes in STATE. */
 size_t cluster_count(const struct cluster *c, enum cluster_state state);
 /* Returns the verdicts, nodes and ranks as JSON, owned by the caller; NULL if out of memory. */
 json_t *cluster_json(const struct cluster *c);

@@ -13,8 +13,8 @@
 enum { GENERATIONS_MAX = 64, RANKS_MAX = 1 << 20 };
 
 static const double CONFIDENCE_MOST = 0.99;
-/* Highest confidence of a verdict that rests only on the comparison with peers, because a single
- * rank may fill a cache that the others do not have. */
+/* Highest confidence of a verdict that rests only on the comparison with peers. It is limited,
+ * because a rank may fill a cache that the other ranks do not have. */
 static const double PEERS_CONFIDENCE = 0.9;
 
 /* The verdict on a rank, for the comparison with its peers, and the process that decided that
@@ -125,8 +125,9 @@ static size_t rank_of_process(const struct cluster *c, size_t first, size_t end,
     return end;
 }
 
-/* Returns true if the verdict on P's rank includes P. That verdict excludes replaced workers, and
- * processes that exited long before the end of the job. */
+/* Returns true if P is one of the processes from which its rank R is judged: the first process
+ * of the rank, or a process that was not replaced and was alive until now or until the end of
+ * the job. */
 static bool counts(const struct judge *j, const struct cluster_rank *r, const struct run_entity *p)
 {
     return p->info.id.pid == r->pid ||

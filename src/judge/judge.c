@@ -235,8 +235,8 @@ static void drop_exit_readings(struct judge *j)
 }
 
 /* Returns true if P, which has exited, held most of the job's memory. Returns false if P's parent
- * continues and is not a launcher, because P may then look as large as its parent merely by sharing
- * the parent's pages. */
+ * is not a launcher and is still alive: P may look as large as its parent only because it shared
+ * its parent's pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
     const struct run_entity *parent = judge_find_pid(j, p->parent);
@@ -297,8 +297,8 @@ static bool sends_steps(const struct run_entity *p)
     return p && p->observed && judge_known(p)->sends_steps;
 }
 
-/* Passes MARK to the reported figures of its sender. If IS_SENDERS_ALONE is false, also passes MARK
- * to the figures of all processes that report no steps. */
+/* Passes MARK to the figures that its sender reports. Unless IS_SENDERS_ALONE is set, also passes
+ * MARK to the figures of processes that report no steps themselves. */
 static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                          const struct verdict_mark *mark, bool is_senders_alone)
 {
@@ -451,7 +451,7 @@ static void observe_forget(void *user, struct run *run, struct run_entity *e)
 {
     struct judge *j = user;
     entity_forget(j, e);
-    if (e == &run->machine) /* the machine is the last entity that a run forgets */
+    if (e == &run->machine) /* the machine is freed last, just before the run itself */
         j->run = NULL;
 }
 

@@ -34,9 +34,10 @@ struct judge_options {
     uint64_t examples, batch;
 };
 
-/* The verdict on the job. RESULT holds its word, leak and confidence. The other fields of RESULT
- * describe the memory of the whole job if the verdict on that memory has the same word. Otherwise
- * they describe the deciding process, plus the rates of other leaking processes. */
+/* The verdict on the job. Word, leak and confidence in RESULT are always those of the job. If the
+ * verdict on the memory of the whole job has the same word, the other fields of RESULT come from
+ * it. Otherwise they come from the verdict on the deciding process, to which the rates of other
+ * leaking processes are added. */
 struct judge_tree {
     struct verdict_result result;
     struct verdict_tree_result of;
@@ -59,23 +60,26 @@ void judge_end(struct judge *j, const json_t *end);
 bool judge_is_over(const struct judge *j); /* true if the job ended by itself */
 /* Sets the heap profiler's readings so far, one entry per process. LIST is copied. */
 void judge_set_held(struct judge *j, const struct held *list, size_t count);
-/* Returns a window that limits heap readings to those up to UNTIL_NS and contains the steps of the
- * job's first epoch. */
+/* Returns the window for reading heap profiles: it ends at UNTIL_NS, and its first epoch is that of
+ * the job. */
 struct held_window judge_held_window(const struct judge *j, uint64_t until_ns);
 /* Reads the heap profiles in the run folder PATH, up to UNTIL_NS (CLOCK_MONOTONIC). */
 void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
-/* Time for which a leak must have been probable in a running job without a known epoch. */
+/* Duration of a probable leak after which a running job without a known epoch is judged as
+ * leaking. */
 enum { JUDGE_LASTING_S = 10 };
-/* Returns true if a leak has just become probable. To confirm the leak, call judge_confirm, where
- * BEFORE is a second judge of the same run that has read only the items up to JUDGE_LASTING_S ago.
- * If BEFORE also found the leak probable, the next judge_update judges the job as leaking. */
+/* Returns true if a leak has just become probable. The caller can then confirm it at once: BEFORE
+ * must be another judge of the same run that has read only the items until JUDGE_LASTING_S ago. If
+ * the leak was probable for BEFORE too, the next judge_update after judge_confirm judges the job as
+ * leaking. */
 bool judge_awaits_confirmation(const struct judge *j);
 void judge_confirm(struct judge *j, const struct judge *before);
 
-/* Updates all verdicts, which the functions below return. The newest reading, and all readings of
- * the last TAIL_S seconds, are not used yet, because they would be part of the exit if the process
- * exited now. After a mark, which shows that the process still works, they are used at once. */
+/* Updates all verdicts that the functions below return. Readings of the last TAIL_S seconds, and
+ * always the newest one, are not used yet: if the process exited now, they would be part of its
+ * exit. A mark shows that the process still works; all readings before the mark are used at
+ * once. */
 void judge_update(struct judge *j);
 /* Returns NULL if there are no readings. */
 const struct judge_tree *judge_tree(const struct judge *j);

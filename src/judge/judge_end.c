@@ -26,8 +26,8 @@ static bool began_early(const struct judge *j, uint64_t first_ns)
     return first_ns <= j->begun_ns + (j->run->tick_ns - j->begun_ns) / 2;
 }
 
-/* Returns true if S began early and has a reading from the end of the job. This excludes a paused
- * series of the job, and the series of a GPU that was released before the end. */
+/* Returns true if S began early and lasted until the end of the job. The series of the job did not
+ * last if it is paused, nor did the series of a GPU that was released earlier. */
 static bool was_read_to_the_end(const struct judge *j, const struct judge_series *s)
 {
     return s && s->has_first && began_early(j, s->first_ns) && judge_is_just_now(j, s->last_ns);
@@ -88,8 +88,8 @@ bool judge_is_over(const struct judge *j)
     return j->is_over;
 }
 
-/* Copies word and confidence of BEFORE, the verdict on an earlier segment, to R, and also each rate
- * that R does not have. */
+/* Changes R to the word and confidence of BEFORE, the verdict on an earlier segment. Rates that are
+ * unknown in R are copied as well. */
 static void adopt_segment(struct verdict_result *r, const struct verdict_result *before,
                           uint32_t segment)
 {

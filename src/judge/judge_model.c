@@ -8,7 +8,8 @@
 #include "judge/judge_model.h"
 #include "profile/held.h"
 
-/* Longest time from the start of a process to its first heap reading. */
+/* Longest time from the creation of a program's heap table until ebb notices that the program has
+ * started. */
 enum { FIRST_SAMPLE_S = 10 };
 /* A process is treated as growing outside the heap if more than this fraction of its growth is
  * outside the heap. */
@@ -165,10 +166,10 @@ static bool is_job_outside_heap(const struct judge *j)
     return false;
 }
 
-/* Sets in S the probability that P, or the job, leaks. For a running job with unknown epochs, the
- * probability is computed twice, with the call sites as they are now and as they were a moment ago,
- * and the lower result is used: while a cache fills, call sites may seem to grow steadily at one
- * moment, but rarely at both. */
+/* Sets in S the probability that P, or the job, leaks. For a running job whose epochs are unknown,
+ * the probability is computed twice: from the call sites as they are now, and as they were
+ * HELD_EARLIER_S ago. The lower result is used. A filling cache may seem to grow steadily at one of
+ * these times, but rarely at both. */
 static void weigh_evidence(const struct judge *j, const struct run_entity *p,
                            struct model_evidence *e, struct judge_series *s)
 {
@@ -202,8 +203,8 @@ static void note_probability(const struct judge *j, struct judge_series *s)
         s->probable_since_ns = j->run->tick_ns;
 }
 
-/* Returns true if a running job is to be judged as leaking. At this point, the verdict in S is
- * still based on the shape of memory alone. */
+/* Returns true if the evidence E is sufficient to judge a running job as leaking. The verdict in S
+ * is still the one from the shape of memory alone. */
 static bool is_running_leak(const struct judge *j, const struct model_evidence *e,
                             const struct judge_series *s)
 {
@@ -273,8 +274,8 @@ static const struct run_entity *main_grower(const struct judge *j)
     return largest > MAIN_PART * all ? most : NULL;
 }
 
-/* Returns true if another container of P, which has no maximum number of entries, grows at the same
- * time as C. The other container may keep the same entries alive. */
+/* Returns true if P has another container that grows at the same time as C and has no maximum
+ * number of entries. That container may keep alive what C drops. */
 static bool grows_beside(const struct judge *j, const struct run_entity *p,
                          const struct verdict_container *c)
 {
@@ -301,8 +302,8 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
         if (is_first)
             is_outside = is_outside_heap(j, p);
         is_first = false;
-        /* an array is not compared with the live heap, which contains the whole array from the
-         * beginning */
+        /* an array is part of the live heap with its full size from the beginning, so the live heap
+         * does not show how it fills */
         bool is_live = live && !is_outside && !c.is_array;
         if (!(c.is_array && of == live) &&
             verdict_find_limited(&of->series, is_live ? &live->series : NULL, &c, &one) &&
@@ -331,9 +332,9 @@ static void settle_by_model(const struct judge *j, const struct run_entity *p,
                        sites_pace(&e), p ? is_outside_heap(j, p) : is_job_outside_heap(j));
 }
 
-/* Revises the verdict on P, or on the job if P is NULL. While a container with a maximum number of
- * entries grows, the container decides the verdict; once it has stopped growing, it rules out a
- * leak until other memory grows. */
+/* Revises the verdict on P, or on the job if P is NULL. If a container with a maximum number of
+ * entries explains the growth, the verdict is filling as long as the container grows. After that,
+ * it is not a leak unless other memory grows. */
 static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
                        bool has_profile)
 {
@@ -374,9 +375,9 @@ void judge_settle_whole(struct judge *j)
     settle_one(j, NULL, j->whole, has_profile(j));
 }
 
-/* Returns true if ONE rather than OTHER, which may be NULL, decides the verdict on the job. In a
- * running job, a process judged as leaking comes first: a leak of another process may be more
- * probable now, but not have been probable for long enough. */
+/* Returns true if ONE, and not OTHER, decides the verdict on the job. OTHER may be NULL. The higher
+ * probability decides. In a running job, a process that was judged as leaking comes before all
+ * others, even if another leak is more probable at the moment. */
 static bool is_graver(const struct judge *j, const struct verdict_result *one,
                       const struct verdict_result *other)
 {
@@ -394,7 +395,8 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     const struct verdict_result *most =
         j->whole && j->whole->is_judged && j->whole->result.has_probability ? &j->whole->result
                                                                             : NULL;
-    bool has_filling = false; /* a filling process has no probability */
+    /* The model does not judge a filling process, which therefore has no probability. */
+    bool has_filling = false;
     for (size_t i = 0; i < n; i++) {
         const struct verdict_result *one = members[i].result;
         has_filling |= one->word == VERDICT_FILLING && !members[i].is_replacement;
@@ -409,7 +411,7 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     memcpy(r->contributions, most->contributions, sizeof r->contributions);
     for (size_t i = 0; i < r->n_evidence; i++)
         if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
-            /* in MOST, verdict_settle put this evidence first */
+            /* the first evidence of MOST has this code, because verdict_settle put it there */
             r->evidence[i] = most->evidence[0];
     enum verdict_leak leak = !is_running(j) ? verdict_leak_of(most->probability, j->is_over)
                              : most->leak == VERDICT_LEAK_YES ? VERDICT_LEAK_YES

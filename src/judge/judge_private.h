@@ -53,8 +53,8 @@ struct judge_rows {
     struct mark_clock clock;
     uint64_t steps_per_epoch, examples, batch; /* last values passed to the series */
     char phase[32];                            /* current phase, truncated */
-    /* Marks in the row of the oldest reading that has not been passed to the series. They are
-     * passed on or dropped together with that reading. */
+    /* Marks of the row whose reading is the oldest one that is held back. They are passed to the
+     * series or dropped together with that reading. */
     struct verdict_mark held[MARK_CLOCK_MARKS];
     size_t n_held;
     int64_t held_ns;
@@ -112,19 +112,20 @@ size_t judge_living(const struct judge *j, struct run_entity *const **ret);
  * NULL at the end. */
 struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at);
 
-/* Empties a series, whose first epoch then starts now. */
+/* Empties a series. Its first epoch begins now. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
 /* Creates a series; returns NULL if out of memory. */
 struct judge_series *judge_series_new(const struct judge *j);
-/* Creates a series for a figure that began later than its process; the series takes over the first
- * epoch of the job. */
+/* Creates a series for a figure that appears later than its process. Its first epoch is the job's
+ * first epoch. */
 struct judge_series *judge_series_new_figure(const struct judge *j);
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes);
 /* Ends a series whose process or job has exited. Drops the newest readings, which were part of the
  * exit. */
 void judge_series_exit(struct judge_series *s);
 void judge_series_judge(struct judge_series *s, const struct verdict_limit *limit);
-/* Returns the limit for an entity that uses OWN_BYTES of the job's memory. */
+/* Returns the limit for a process or GPU. OWN_BYTES is the memory of the job that the process or
+ * GPU itself uses; the rest of the used memory is counted as used by others. */
 struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes);
 
 void judge_tick(struct judge *j);
@@ -149,18 +150,19 @@ struct judge_series *judge_live_heap(const struct judge *j, const struct run_ent
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
 /* Revises the verdict on P using the heap figures that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
-/* Revises the verdict on the job using the heap figures that P reports, because most of the job's
- * growth may be growth of P. */
+/* Revises the verdict on the job using the heap figures that process P reports. They matter for the
+ * job if P causes most of its growth. */
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
 
-/* Removes from all forecasts the times at which verdicts would have been decided, because the job
- * has ended. */
+/* Removes from all forecasts the time at which the verdict will be known, because the job has
+ * ended. */
 void judge_drop_forecasts(struct judge *j);
 /* Returns true if P has exited and its parent started another process for the same purpose. */
 bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
-/* Returns true if P replaced processes that have exited, and is similar to them: P must not use
- * more memory, and must not have lived much longer. P will then be replaced as well and release its
- * memory, so it is not evidence about the job. */
+/* Returns true if P is one of a series of similar processes that replace each other: P replaced
+ * others, does not use more memory and has not lived much longer than they did. Another process
+ * will then replace P as well, so P's memory will be released, and its growth is not evidence about
+ * the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
 /* Returns true if T_NS is so recent that it would be part of the end of the job if the job ended
  * now. */

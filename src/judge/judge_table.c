@@ -131,9 +131,9 @@ static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
     return (row->has_step && is_new) || row->has_epoch ? mark_clock_add(c, &m, marks) : 0;
 }
 
-/* Adds the reading of a row, then the row's marks. The step in a row was completed before the row
- * was written, so it shows that the process was alive after the previous rows, but not after this
- * row. */
+/* Adds the reading of a row, then the marks of the row. The row's step ended before the row was
+ * written. It therefore shows that the process was alive after the previous rows, but not that it
+ * was alive after this row. */
 static void feed_row(struct judge_entity *a, int64_t t_ns, const struct csv_row *row,
                      const struct verdict_mark *marks, size_t count)
 {

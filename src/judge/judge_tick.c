@@ -22,9 +22,9 @@ enum {
 static const double FILE_CHANGE = 0.025;
 
 /* Returns true if files are being mapped or unmapped, and resident memory has changed since RssFile
- * was read. With an outdated RssFile, the change would look like memory that can leak. Returns
- * false during start-up, which also maps libraries, because every reading helps to find the end of
- * start-up. */
+ * was last read. Memory that can leak would then be computed from an outdated RssFile, and would
+ * seem to grow. Returns false during start-up although libraries are mapped, because every reading
+ * helps to find the end of start-up. */
 static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
     double most = FILE_CHANGE * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
@@ -139,9 +139,9 @@ static bool is_lower_bound_usable(const struct judge *j, struct run_entity *cons
     return true;
 }
 
-/* Returns the leakable memory of all processes with shared pages counted once. Processes that map
- * the same libraries and data files share their pages, so file pages are subtracted only once:
- * those of the process with the most file pages. */
+/* Returns the leakable memory of all processes, with shared pages counted once. The processes
+ * usually map the same libraries and data files. File pages are therefore subtracted once: those of
+ * the process that has the most. */
 static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
                                    size_t n)
 {
@@ -174,9 +174,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Adds a reading of the job's memory, from the job's cgroup if it has one. Also adds a reading of a
- * second series: the sum of the leakable memory of all processes, plus the memory that the kernel
- * charges to the job but that no process maps. */
+/* Adds a reading to two series of the job. WHOLE is the memory charged to the job's cgroup or,
+ * without a cgroup, the memory of all processes with shared pages counted once. SUMMED is the sum
+ * over the processes, plus memory that is charged to the job but that no process maps. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;
@@ -202,8 +202,8 @@ static void feed_whole(struct judge *j)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* If too many processes are alive, moves the series of the smallest judged process to the largest
- * other process, if that is at least twice as large. */
+/* If too many processes are alive to judge all, the largest one without a series takes over the
+ * series of the smallest one, provided that it is more than twice as large. */
 static void replace_smallest(struct judge *j)
 {
     struct run_entity *const *living, *least = NULL, *largest = NULL;
@@ -236,8 +236,8 @@ void judge_tick(struct judge *j)
     if (!j->has_begun)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
-    /* When no process is left, the memory charged to the job has been released, so a limit that is
-     * read after that does not apply to the job. */
+    /* A limit that is read after the last process has exited does not apply, because the memory of
+     * the job is no longer charged. */
     if (n)
         sample_limit(j);
     for (size_t i = 0; i < n; i++)

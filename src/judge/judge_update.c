@@ -57,8 +57,8 @@ static bool list_processes(struct judge *j)
     return true;
 }
 
-/* Stores the verdict on the job in RET, copied from WHOLE or from the verdict on one process.
- * Returns the index of this process, or N if no process was copied. */
+/* Stores the verdict on the job in RET. It is copied from WHOLE, or from the verdict on one
+ * process, whose index is returned. Returns N if it was not copied from a process. */
 static size_t tree_result(const struct verdict_member *members, size_t n,
                           const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
                           struct verdict_result *ret)

@@ -67,12 +67,12 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
     return a->reasons ? 0 : -ENOMEM;
 }
 
-/* Sets the process of A. If the groups of a table are not processes of one job, the number of a
- * group is not necessarily a pid. */
+/* Sets the process of A. In a table, the number of a group is a pid only if the groups are
+ * processes of one job. */
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
-    assert(known); /* the judge keeps state for every listed process */
+    assert(known); /* list_processes lists only processes with a judge_entity */
     a->has_role = !known->rows;
     a->pid = p->info.id.pid;
     a->has_pid = a->has_role || (j->run && j->run->table.is_job && a->pid > 0);
@@ -100,7 +100,8 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
     if (r == 0)
         r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
-    /* The verdict's samples begin later than the run's, and miss peaks between two samples. */
+    /* The peak of the run replaces that of the verdict, which misses the time before its first
+     * sample and the time between samples. */
     if (run_peak(j->run))
         v->job.result.peak_bytes = (double)run_peak(j->run);
     return r;

@@ -20,7 +20,7 @@ enum { VERDICTS_LISTED = 64 };
 /* An entity with its verdict. The strings belong to this struct and are not escaped. */
 struct judged {
     struct verdict_result
-        /* times in RESULT are seconds since the start of the run; its evidence is in REASONS */
+        /* times are seconds since the start of the run; evidence is in REASONS */
         result;
     char **reasons; /* the evidence as sentences */
     size_t n_reasons;
@@ -47,8 +47,8 @@ struct judged_list {
 struct verdicts {
     /* False if there are no readings, or if the groups of a table are not processes of one job. */
     bool has_job;
-    /* True for a table with one group, whose verdict is JOB; the JSON then has only that
-     * verdict. */
+    /* True for a table with one group. JOB is then the verdict on this group, and the JSON contains
+     * nothing else. */
     bool is_series;
     struct judged job;
     bool has_grower;

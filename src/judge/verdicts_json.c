@@ -36,7 +36,7 @@ static json_t *costs_json(const struct verdicts *v)
     return list;
 }
 
-/* Returns pid, name and role of a process, except those that a table does not have. */
+/* Returns the name of a process, and its pid and role if they are known. Tables have no roles. */
 static json_t *identity_json(const struct judged *a)
 {
     json_t *o = json_pack("{s:o}", "name", json_text0(a->name));

@@ -1,5 +1,4 @@
-/* Reads a config file. Each line has the name and the value of an option; the parser of that option
- * reads the value. */
+/* Reads a config file. Each line sets one option; the option's own parser reads the value. */
 #include "options/option.h"
 
 #include <errno.h>
@@ -81,8 +80,8 @@ static int config_set_option(const struct option_desc *o, const struct setting *
     return options_give(given, o, o->name, s->value, values, err);
 }
 
-/* Also checks a setting that the command line overrides: parses it into SCRATCH and discards the
- * result. */
+/* Applies one setting. If the command line overrides the setting, it is still checked: the value is
+ * parsed into SCRATCH and discarded. */
 static int config_take_setting(const struct options_config *c, const struct setting *s, int *lines,
                                void *scratch, struct err *err)
 {

@@ -47,8 +47,8 @@ struct option_desc {
     const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
     const char *help;     /* help text: one sentence without a full stop */
     const char *fallback; /* default value as a user would write it, or NULL */
-    /* bounds of a number, in ms for a duration; if max is 0, there is no upper bound; if min is
-     * also 0, there is no lower bound either */
+    /* Bounds of a number, in ms for a duration. A MAX of 0 means no upper bound, and MIN and MAX of
+     * 0 mean no bounds. */
     int64_t min, max;
     size_t offset;       /* offset of the value in the struct of values */
     const char *heading; /* title of the group of options that starts here, or NULL */
@@ -57,8 +57,8 @@ struct option_desc {
     int (*parse)(const char *what, const char *text, void *at, struct err *err);
 };
 
-/* Writes one row of a table: OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(…), .help =
- * "…", …). */
+/* Writes one row of an option table, for example OPTION_ROW('i', "interval", DURATION, "TIME",
+ * offsetof(…), .help = "…"). */
 #define OPTION_ROW(letter_, name_, type_, arg_, offset_, ...)                                      \
     {                                                                                              \
         .letter = (letter_), .name = (name_), .type = OPTION_##type_, .arg = (arg_),               \

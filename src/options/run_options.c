@@ -275,8 +275,9 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* Options that have no effect if the option `against` is given. The error message contains two
- * clauses: `is`, the effect of these options, and `does`, the effect of `against`. */
+/* OPTIONS have no effect if the option AGAINST is given. The error message says what they do
+ * (IS) and how AGAINST prevents it (DOES): "--limit configures the guard, but --no-guard
+ * disables it". */
 struct clash {
     const char *against;
     const char *is, *does;
@@ -371,7 +372,7 @@ static int run_check_sizes(const struct run_options *o, const struct options_giv
 static int run_complete_guard(struct run_options *o, struct err *err)
 {
     struct guard_settings *s = &o->guard;
-    if (s->is_off) { /* --no-guard overrides the rules of a config file */
+    if (s->is_off) { /* a config file may have set options that --no-guard disables */
         *s = (struct guard_settings){.is_off = true,
                                      .rules = s->rules,
                                      .no_cgroup = s->no_cgroup,
@@ -434,7 +435,7 @@ int run_options_put_request(json_t *request, const struct options_given *given, 
     for (size_t i = 0; i < given->count; i++) {
         const struct option_given *g = &given->v[i];
         if (options_row(run_options_table, g->option->name, "", NULL) != g->option)
-            continue; /* ignores options of other tables */
+            continue; /* the command has options of its own, which are not part of a request */
         bool is_limit = strcmp(g->option->name, "limit") == 0;
         int r = options_put_json(is_limit ? request : options, g, err);
         if (r < 0)

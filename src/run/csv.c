@@ -41,7 +41,7 @@ struct csv_group {
 
 struct csv_mark {
     double t_s;
-    size_t at; /* position in the marks file, which orders marks of equal time */
+    size_t at; /* position in the marks file; marks with equal times are sorted by position */
     struct mark mark;
     char *text; /* owned copy of the mark's text; NULL if not stored */
 };

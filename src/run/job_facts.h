@@ -21,7 +21,6 @@ struct job_memory {
     uint64_t job_bytes, peak_bytes, unique_bytes, limit_bytes, headroom_bytes, gpu_bytes;
 };
 
-/* The verdict on the whole job. */
 struct job_verdict {
     char verdict[33];
     bool has_leak, has_confidence, has_rate_bytes_per_min, has_rate_bytes_per_step, has_oom_eta_s,

@@ -187,10 +187,11 @@ struct outcome_node {
     uint32_t number, nodes;
 };
 
-/* A rank of the job on this node: a command started by one `ebb run`. */
+/* A rank of the job on this node. Each rank is a command started by its own `ebb run`. */
 struct outcome_rank {
     uint32_t rank, local_rank; /* rank number in the whole job, and on this node */
-    int32_t pid; /* first process of the rank; start_ticks is the same as in `processes` */
+    /* First process of the rank, identified by pid and start_ticks as in `processes`. */
+    int32_t pid;
     uint64_t start_ticks;
     char state[12]; /* "running" or "ended" */
     bool has_status, has_signal, has_ended_t_s;

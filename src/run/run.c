@@ -13,7 +13,7 @@
 enum {
     /* initial bucket width, equal to the shortest interval between samples */
     FIRST_WIDTH_MS = 50,
-    LIVED_S = 3, /* dead entities that lived at least this long are kept in preference to others */
+    LIVED_S = 3, /* dead entities that lived less than this are dropped before all others */
 };
 
 #define BIT(field) (1u << (field))

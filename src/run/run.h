@@ -24,7 +24,7 @@ enum run_kind { RUN_JOB, RUN_MACHINE, RUN_PROCESS, RUN_GPU, RUN_FIGURE, RUN_KIND
 /* The signals of the job. The machine, processes and GPUs have the fields of proc/sample.h. A
  * series that the job reports has only signal 0. */
 enum run_job_signal {
-    JOB_MEMORY,    /* memory charged to the job's cgroup; equals JOB_TREE if it has no cgroup */
+    JOB_MEMORY,    /* memory charged to the job's cgroup; without a cgroup, the same as JOB_TREE */
     JOB_TREE,      /* memory of the job's processes with shared pages counted once: lower bound */
     JOB_TREE_HIGH, /* memory of the job's processes with shared pages counted once: upper bound */
     JOB_UNIQUE,    /* sum of the unique memory of the job's processes */
@@ -53,7 +53,8 @@ struct run_entity {
     uint64_t born_ns, died_ns; /* died_ns is valid if is_dead */
     /* time at which the process started its program: born_ns unless it called exec */
     uint64_t execed_ns;
-    struct sample last; /* the last sample, with the `read` bits of the tick at last_ns */
+    /* The last sample; its `read` bits show which fields were read in the tick at last_ns. */
+    struct sample last;
     uint64_t last_ns;
     uint64_t peak_bytes;     /* peak of signal 0; for a process, the larger of VmHWM and RSS */
     uint64_t gpu_peak_bytes; /* processes only: peak of the memory on all GPUs */
@@ -72,7 +73,7 @@ bool run_was_read(const struct run *run, const struct run_entity *e, unsigned fi
 
 struct run_mark {
     uint64_t t_ns;
-    /* sequence number among all marks of the run; marks with equal times are ordered by it */
+    /* sequence number among all marks of the run, by which marks with equal times are sorted */
     uint64_t number;
     enum mark_kind kind;
     int32_t pid;
@@ -115,19 +116,19 @@ struct run_role {
 /* Callbacks for changes of a run. Each is called after the run was updated, and any may be NULL. */
 struct run_observer {
     void *user;
-    /* The entity is valid during the call. After PROCESS_DIED, is_dead is set, and `forget` may be
-     * called right after this callback. */
+    /* E stays valid until `forget` is called for E. On PROCESS_DIED, is_dead is already set, and
+     * `forget` may be called next. */
     void (*process)(void *user, struct run *run, struct run_entity *e,
                     enum process_event_kind event);
     /* Called when all entities of the tick at run->now_ns have been sampled; see run_was_read. */
     void (*tick)(void *user, struct run *run);
     void (*mark)(void *user, struct run *run, const struct mark *mark);
     void (*note)(void *user, struct run *run, const char *kind, const char *text, size_t len);
-    /* Called before E is freed: at the end of the run, or earlier for a dead entity that is not
-     * among the largest. */
+    /* Called before E is freed: at the end of the run or, if E is dead and not among the largest
+     * dead entities, earlier. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
-    /* Called for each row of a table, after row_mark was called for the marks of E up to this row.
-     * A time before the table's first row is negative. */
+    /* Called for each row of a table, in the group E. The marks of E up to this row have already
+     * been passed to row_mark. The time of a row before the table's first row is negative. */
     void (*row)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
                 const struct csv_row *row);
     void (*row_mark)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
@@ -146,11 +147,11 @@ struct run_observer {
 
 /* Properties of a run that was read from a table. */
 struct run_table {
-    /* true if run_read_csv has read the table; groups that end earlier than the table are then
+    /* true if run_read_csv has read the table; groups that end before the table ends are then
      * dead */
     bool is_rows;
-    /* true for a recording that an earlier version of ebb made from a table; none of its processes
-     * dies */
+    /* true if the run is a recording that an earlier version of ebb made from a table; its
+     * processes never die */
     bool is_imported;
     /* true if the table has no times, so that one second per step is assumed */
     bool is_by_step;
@@ -175,13 +176,16 @@ struct run_settings {
     uint32_t signals[RUN_KINDS]; /* one bit for each signal that is kept as a series */
     /* maximum number of buckets for signal 0 and for JOB_*; other signals have half as many */
     uint32_t buckets[RUN_KINDS];
-    size_t dead;             /* maximum number of dead processes and dead reported series to keep */
-    size_t marks;            /* maximum number of marks of each kind to keep */
-    size_t guard_notes;      /* maximum number of guard notes to keep; the newest are kept */
-    uint64_t width_ns;       /* initial width of a bucket; 0 means 50 ms */
-    uint64_t from_ns, to_ns; /* time range of series and marks; to_ns 0 means until the end */
-    /* the following fields are used by run_read */
-    /* wall-clock start of the job, a moment after the recording began; 0 if unknown */
+    size_t dead;        /* maximum number of dead processes and dead reported series to keep */
+    size_t marks;       /* maximum number of marks of each kind to keep */
+    size_t guard_notes; /* maximum number of guard notes to keep; the newest are kept */
+    uint64_t width_ns;  /* initial width of a bucket; 0 means 50 ms */
+    /* Only series and marks in this time range are kept; a to_ns of 0 means until the end. */
+    uint64_t from_ns, to_ns;
+
+    /* the following fields are only used by run_read */
+
+    /* wall-clock start of the job, shortly after the start of the recording; 0 if unknown */
     uint64_t start_wall_ns;
     bool has_until, has_until_step;
     uint64_t until_ns; /* items after this time are not read */
@@ -205,7 +209,7 @@ struct run {
     struct run_entity job, machine;
     /* living processes, GPUs and reported series, sorted by kind and id */
     struct run_entities living;
-    size_t hint;              /* guessed index of the next sample's entity */
+    size_t hint; /* index in LIVING at which the entity of the next sample is expected */
     struct run_entities dead; /* unordered */
     uint64_t processes_seen;
     struct run_role dead_roles[ROLE_COUNT];
@@ -286,7 +290,7 @@ bool run_is_recording(const char *path);
 /* Reads a table for run_read. Observers receive rows instead of ticks. */
 int run_read_csv(const char *path, const struct run_settings *settings,
                  struct run_observer *observers, struct run **ret, struct err *err);
-/* Frees the living entities that the caller has marked as dead. They are not added to the dead
+/* Frees the living entities whose is_dead the caller has set, without adding them to the dead
  * entities. */
 void run_drop_marked(struct run *run);
 
@@ -315,8 +319,8 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
 /* Sets *RET to the living and dead entities of KIND, largest peak first. Returns their number. The
  * caller frees *RET, which is NULL if memory ran out. */
 size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***ret);
-/* If the name of OF ends in ":NAME", returns the series PREFIX:NAME that the same process reports,
- * or NULL if there is none. */
+/* For a reported series OF named "X:NAME": returns the series "PREFIX:NAME" of the same process, or
+ * NULL. */
 const struct run_entity *run_figure_beside(const struct run *run, const struct run_entity *of,
                                            const char *prefix);
 /* Returns the peak memory of the job, from the end note of the recording or from its series, or 0

@@ -1,5 +1,5 @@
-/* Recognizes rises that are not new growth: rises back to an earlier level, and rises after which
- * memory fell to the same baseline as before. */
+/* Recognizes rises that are not new growth, because memory only returned to an earlier level, or
+ * because it fell to the same baseline again after each rise. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@ static const double LEVEL_RISE = 0.25;
  * rise. */
 static const double ABOVE_PART = 0.25;
 
-/* Returns the highest level that W held before slot TO: for at least HELD_SLOTS slots and at least
- * a twentieth of all slots, memory did not fall below this level. */
+/* Returns the highest level below which memory did not fall for at least HELD_SLOTS slots, and
+ * at least a twentieth of all slots, before slot TO. */
 static double held_before(const struct view *w, size_t to)
 {
     size_t slots = w->n / 20 > HELD_SLOTS ? w->n / 20 : HELD_SLOTS;
@@ -64,9 +64,8 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
         return false;
     low = w->y[--last];
     /* Search backwards from the last trough for an earlier trough at the same level, with a rise
-     * between them that was released. Before the earlier trough, for a time as long as the distance
-     * between the two troughs, no reading may be lower; otherwise memory only passed through that
-     * level on its way up. */
+     * and a release between the two. Memory must not have been lower in an equally long time before
+     * the earlier trough; if it was, it only passed through this level on its way up. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

@@ -11,19 +11,19 @@ enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
  * few times, at epoch ends. A verdict on a running job therefore requires growth in one epoch more
  * than a verdict on a job that has ended. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-/* With fewer jumps than this, each jump must exceed the noise by a larger factor, because noise
- * alone easily produces two jumps. */
+/* With fewer jumps than this, each jump must exceed the noise by FEW_OVER_NOISE instead of
+ * RISE_OVER_NOISE, because two jumps easily arise from noise alone. */
 enum { FEW_JUMPS = 3 };
 enum { SEEN_AFTER = 3 }; /* an event is used once this many step ends have followed it */
 /* Thresholds on the mean number of readings between two events. Below READINGS_APART, events are
- * close together: the single reading next to an event is used instead of the lowest of several, and
- * more events and at least READINGS_IF_CLOSE readings in total are required. Below READINGS_CLOSE,
- * a staircase looks like a line, so no verdict is possible. */
+ * close together: the baseline next to an event is then a single reading instead of the lowest of
+ * several, and a verdict requires more events and at least READINGS_IF_CLOSE readings. Below
+ * READINGS_CLOSE, a staircase looks like a line, and there is no verdict. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* Growth within this many readings of an event is attributed to the event. F is the fraction of
- * steady growth that would occur near events. The actual fraction of the growth near events must be
- * at least F + BEYOND_EVEN * (1 - F). */
+/* Growth within AROUND readings of an event (AROUND_IF_CLOSE if events are close together) is
+ * attributed to the event. Even steady growth has a certain fraction F near events. For a verdict,
+ * the fraction must be at least F + BEYOND_EVEN * (1 - F). */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
@@ -38,8 +38,8 @@ static const double GOES_ON = 0.8;
  * whose memory was released. */
 static const double TIMES_LOST = 2.5;
 
-/* Thresholds for growth that is known to be a leak. The effective number of jumps must be at least
- * PIECES_PART times their actual number. The share of growth at events must exceed the share
+/* Used for growth that is already known to be a leak. The effective number of jumps must be at
+ * least PIECES_PART times their number. The share of growth at events must exceed the share
  * expected by chance by CHANCE_Z standard deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
@@ -52,9 +52,8 @@ struct sides {
     double before, after;
 };
 
-/* Returns the baseline on both sides of event E. Memory that is freed by the first few step ends
- * after the event is not treated as added. A fall of at most RISE_OVER_NOISE times NOISE is
- * ignored. */
+/* Returns the baseline before and after event E. The baseline after E is lower if the first few
+ * step ends after E free memory; a fall of up to RISE_OVER_NOISE times NOISE is ignored. */
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
@@ -63,11 +62,11 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
-/* Returns the number of bytes that an event added to the baseline. If the level before the event is
- * below AFTER_PREVIOUS, the level after the previous event of the same kind, only growth above
- * AFTER_PREVIOUS is treated as added: a program may release memory shortly before an event and
- * allocate it again afterwards, for example a data loader whose queue is empty at the end of an
- * epoch. */
+/* Returns the number of bytes that an event added to the baseline. AFTER_PREVIOUS is the
+ * baseline after the previous event of the same kind. If memory was released between the two
+ * events, only growth above AFTER_PREVIOUS counts: a program may release memory shortly before
+ * an event and allocate it again afterwards, as a data loader does whose queue is empty at the
+ * end of an epoch. */
 static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
@@ -81,8 +80,8 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The stored events of one kind: KEPT is their number, N the number of usable ones, READINGS the
- * number of readings from the first usable event to the last, and END the index after the last
+/* The stored events of one kind: their number KEPT, the number N of usable ones, the number
+ * READINGS of readings from the first usable event to the last, and the index END after the last
  * usable event. */
 struct extent {
     unsigned kept, n, readings;
@@ -106,9 +105,9 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
     return r;
 }
 
-/* Estimates the noise from changes of memory between events, where memory should stay constant.
- * Returns at most NOISE. If events are only a few readings apart, NOISE is too high, because it
- * includes the jumps. */
+/* Estimates the noise from the changes of memory between events, where it should stay constant.
+ * NOISE is an earlier estimate, which is too high if events are only a few readings apart, because
+ * it includes the jumps. Returns the lower of the two. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
 {
@@ -168,9 +167,9 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* Returns true if enough of the N jumps, including the last one, exceed the noise. At least 80 % of
- * the jumps or, if N >= 4, all but one are enough. Because readings may have no noise, a jump must
- * also exceed the fraction RISE_OVER_MEAN of MEAN. */
+/* Returns true if enough of the N jumps exceed the noise: at least 80 % of them (if N >= 4, all but
+ * one are also enough), including the last one. A jump must also exceed RISE_OVER_MEAN times MEAN,
+ * because the noise may be 0. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
@@ -237,10 +236,10 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
     return true;
 }
 
-/* Returns true if growth at events consists of enough jumps of similar size, and its SHARE exceeds
- * the share expected by chance. The effective number of jumps is (sum j)^2 / sum j^2. If a leak is
- * unrelated to events, the fraction EVEN of its growth occurs near events on average. A leak with
- * only a few jumps may have all of its jumps near events by chance. */
+/* Returns true if growth at events consists of enough jumps of similar size, and its SHARE is
+ * larger than chance would explain. The effective number of jumps is (sum j)^2 / sum j^2. A leak
+ * that has nothing to do with events has the fraction EVEN of its growth near events on average; if
+ * it has only a few jumps, all of them may be near events by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;
@@ -264,7 +263,7 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
                            ret->readings < READINGS_CLOSE * (ret->count - 1))) ||
         !jumps_continue(k.jump, k.n - 1, noise))
         return false;
-    /* If few readings lie between events, the typical jump must be large enough to matter. */
+    /* If events are close together, the typical jump must be large enough to matter. */
     if (ret->is_close && median_of(k.jump, k.n - 1) < v->options.material_fraction * k.first)
         return false;
     return k.last > k.first && jumps_exceed_noise(k.jump, k.n - 1, ret->jump_bytes, noise) &&

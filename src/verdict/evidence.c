@@ -178,9 +178,9 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         v[0] != 0 ? "epoch marks" : "step and epoch marks");
     case VERDICT_SAID_LIVE_GROWS:
         return snprintf(out, size,
-                        "the live heap leaks %s (%.0f %% confident), which is %.0f %% of the "
-                        "growth rate of resident memory",
-                        rate_text(a, v[0], v[1]), 100 * v[3], 100 * fmin(v[2], 9.99));
+                        "the live heap leaks %s, %.0f %% of the growth rate of resident memory "
+                        "(%.0f %% confident)",
+                        rate_text(a, v[0], v[1]), 100 * fmin(v[2], 9.99), 100 * v[3]);
     case VERDICT_SAID_LIVE_HIDDEN:
         return snprintf(out, size,
                         "the live heap leaks %s (%.0f %% confident), %s so far; resident memory "

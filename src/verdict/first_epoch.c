@@ -3,20 +3,20 @@
 
 #include <math.h>
 
-/* Number of readings required after the first epoch. */
+/* Number of readings after the first epoch that are required for a verdict. */
 enum { STEADY_POINTS = 6 };
-/* Factor on the threshold for material growth once a second epoch is complete. */
+/* After a second epoch, the smallest material growth is multiplied by this. */
 static const double SECOND_EPOCH = 0.4;
-/* Distance of a slope's upper bound from the slope, in standard deviations. */
+/* The upper bound of a slope is this many standard errors above the slope. */
 static const double END_Z = 2;
 /* Growth has ended if its slope is below this fraction of the earlier slope. */
 static const double END_PART = 0.3;
-/* Growth after the epoch is assumed to continue if it exceeds this fraction of the growth predicted
- * from the epoch's rate. Used while the predicted growth is too small to be material. */
+/* It is too early to judge growth after the epoch if it exceeds this fraction of the growth that
+ * the epoch's rate predicts. SOON_PART applies while the predicted growth is too small to be
+ * material, SOON_PACE after that. */
 static const double SOON_PART = 0.3;
-/* Replaces SOON_PART once the predicted growth is material. */
 static const double SOON_PACE = 0.6;
-/* Growth that may continue is not judged until this many further epochs have passed. */
+/* It is not too early any more once this many further epochs have passed. */
 static const double SOON_EPOCHS = 0.5;
 /* Growth that continues after the first epoch is not judged before this fraction of a second epoch
  * has passed. */
@@ -83,9 +83,11 @@ void judge_first_epoch(struct judging *j)
 struct after {
     struct view w;
     struct shape s;
-    double epoch, beyond;   /* length of the epoch, and of the time since its end, in units of x */
-    double slope_in, since; /* slope of the baseline within the epoch, and growth since its end */
-    double expected;        /* growth since the end of the epoch that the epoch's rate predicts */
+    double epoch, beyond; /* lengths in units of x: of the epoch, and of the time since its end */
+    /* Slope of the baseline in the epoch; growth of the baseline since its end. */
+    double slope_in, since;
+    /* The growth since the end of the epoch, had it continued at the epoch's rate. */
+    double expected;
 };
 
 static void after_build(const struct judging *j, struct after *ret)
@@ -98,7 +100,7 @@ static void after_build(const struct judging *j, struct after *ret)
     while (k < j->w.n && j->w.x[k] <= j->epoch_end)
         k++;
     fit_sums_build(&sums, j->w.x, j->w.low, j->w.n);
-    /* If the epoch has fewer than two readings, the first reading after the epoch is used as
+    /* The slope needs two readings. If only one is within the epoch, the next reading is used as
      * well. */
     if (k < 2 && k + 1 < j->w.n)
         k++;
@@ -132,10 +134,10 @@ static double slope_upper_bound(const double *x, const double *y, size_t n)
                          : HUGE_VAL;
 }
 
-/* Returns true if growth may continue although it is not significant: the baseline grew within the
- * epoch, has since grown by a good part of the expected amount, and the noise is larger than the
- * smallest material growth. Returns false if the recent block minima (the last half, third or
- * quarter) show that growth has ended. */
+/* Returns true if growth may continue although it is not significant. The baseline must have grown
+ * within the epoch, and since then by a good part of the expected amount, and noise must be able to
+ * hide the smallest material growth. Returns false if the block minima of the last half, third or
+ * quarter show that growth has ended. */
 static bool may_continue(const struct judging *j, const struct after *a)
 {
     const struct view *w = &a->w;
@@ -162,10 +164,9 @@ static bool too_soon(const struct judging *j, const struct after *a)
            a->beyond < SOON_EPOCHS * a->epoch && a->slope_in * a->epoch > counts;
 }
 
-/* Returns true if slower growth after the epoch is a separate rise, and not the tail of a curve
- * that began within the epoch. The rise is separate if a saturating curve fits the whole series
- * only together with a line, and the lower bound of this line's growth explains most of the growth
- * since the epoch. */
+/* Returns true if slower growth after the epoch is a rise of its own, and not the tail of a curve
+ * that began within the epoch. This is so if no saturating curve fits the whole series without an
+ * additional line, and the line certainly explains most of the growth since the epoch. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
@@ -173,14 +174,14 @@ static bool is_separate_rise(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if the growth after the epoch, taken alone, is a leak. K holds the view and the
- * shape of that growth. The growth must be significant. It must also either clearly differ from the
- * tail of the first epoch's growth or last as long as the epoch. */
+ * shape of that growth. The growth must be significant. In addition, it must clearly differ from
+ * the tail of the first epoch's growth, or last as long as the epoch. */
 static bool is_leak(const struct judging *j, const struct judging *k, const struct after *a)
 {
     const struct shape *s = &a->s;
     double pace = after_pace(a), elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
-    /* Small growth is a leak only if it is a straight line. Growth that is much slower than in the
-     * epoch is a leak only if it remains a straight line for at least another epoch. */
+    /* Small growth must be a straight line. If growth is much slower than in the epoch, it must
+     * remain a straight line for another epoch. */
     bool little = a->since <= j->v->options.material_fraction * s->floor_first;
     bool plain = !s->chunky && s->sep.bic_line < fmin(s->sep.bic_power, s->sep.bic_end) + 2;
     bool own = is_separate_rise(j, a);
@@ -188,8 +189,8 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
         (pace < 0.15 && a->beyond < 2 * a->epoch && !(plain && !little && a->beyond >= a->epoch)) ||
         (pace < 0.6 && a->beyond < a->epoch) ||
         (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
-    /* One saturating curve fits the growth within and after the epoch, or the slope decreased too
-     * recently to be judged. */
+    /* One saturating curve fits the growth within and after the epoch, or growth slowed down only
+     * recently. */
     bool slowing = (s->before != BEFORE_FLAT && j->s.may_end) ||
                    (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&
                     j->s.span < 0.4 * (j->w.now - j->began));

@@ -15,7 +15,7 @@ double fit_select(double *a, size_t n, size_t k)
         double pivot = a[lo + (hi - lo) / 2];
         size_t i = lo, j = hi;
         for (;;) {
-            /* The pivot stops both loops, which the static analyzer does not see. */
+            /* The static analyzer does not see that the pivot stops both loops. */
             while (a[i] < pivot) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
                 i++;
             while (pivot < a[j]) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */

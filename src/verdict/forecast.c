@@ -51,9 +51,9 @@ static double passage(double p, double room, double slope, double slope_se, doub
     if (slope <= 0)
         return HUGE_VAL;
     mean = room / slope;
-    /* Sum of two variances: that of the inverse Gaussian, which is mean^3 / shape with shape =
-     * room^2 / diffusion; and, to first order, that of the estimated mean, which is (room + error
-     * of the level) / slope. */
+    /* The inverse Gaussian distribution has the variance mean^3 / shape, with shape = room^2 /
+     * diffusion. The errors of the slope and of the level add, to first order, the variance of the
+     * estimated mean. */
     variance = mean * mean * mean * diffusion / (room * room) +
                mean * mean * (slope_se * slope_se) / (slope * slope) +
                level_se * level_se / (slope * slope);

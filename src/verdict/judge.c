@@ -48,7 +48,7 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
     double x = fmax(from, v->first_step);
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
-    /* no step has followed FROM, so the average over all steps is used */
+    /* no step was completed after FROM, so all steps are averaged */
     if (!(v->last_step > x))
         x = v->first_step;
     return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
@@ -84,9 +84,9 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
-/* Removes start-up from the view. In a view by step, training has already begun, so only a jump in
- * the first steps is start-up; gradual growth over several steps is recorded as growth that
- * ended. */
+/* Removes start-up from the view. A view by step begins after the start of training: only a jump in
+ * the first steps is start-up. Gradual growth over several steps is stored in FILL, as growth that
+ * has ended. */
 static void trim_startup(struct judging *j)
 {
     /* A single move of at least this fraction of the growth is a jump. */

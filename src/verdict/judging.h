@@ -19,13 +19,13 @@ struct judging {
     double rate_from;   /* x from which the rate is measured */
     double history;     /* x of the oldest reading that is considered */
     double began;       /* x at which the judged phase began, including start-up */
-    /* growth in the first steps that was removed as start-up, in bytes; 0 if it was a jump */
+    /* growth in the first steps that was removed from the view, in bytes; 0 if it was a jump */
     double fill;
     double fill_end; /* x at which the growth in FILL ended, or 0 */
     uint32_t phase;
-    /* Growth rate in bytes/step from comparing whole epochs (season.c), if they were compared. */
+    /* Growth rate in bytes/step that was found by comparing whole epochs (season.c), if known. */
     struct verdict_interval epoch_rate;
-    /* true if the word was decided only because the job is over, so there is no alarm */
+    /* true if the word rests only on the end of the job; there is then no alarm */
     bool by_end;
 };
 
@@ -71,21 +71,22 @@ bool judge_after_epoch(struct judging *j);
  * readings after the epoch are enough. */
 bool judge_unbent(const struct judging *j);
 
-/* Compares whole epochs if memory repeats with the epoch and the other rules found a level baseline
- * or left the verdict undecided. */
+/* Compares whole epochs, if memory repeats with the epoch. Used if the other rules found a level
+ * baseline or left the verdict undecided. */
 void judge_season(struct judging *j);
 
 /* Returns true if W's baseline rose by more than COUNTS, but only back to an earlier level. */
 bool judge_returned_to_level(const struct view *w, double counts);
-/* Returns true if memory rose by more than COUNTS at least twice and fell back to the same baseline
- * each time. Troughs are treated as equally low if the baseline changed by at most SLOPE per unit
- * of x between them. */
+/* Returns true if memory rose by more than COUNTS at least twice and fell to the same baseline each
+ * time. Two troughs are at the same baseline if they differ by at most SLOPE times their distance
+ * on the x axis. */
 bool judge_same_baseline(const struct view *w, double counts, double slope);
 
 /* Returns true if the straight part of the view is large, significant, ongoing, and above
  * earlier levels. */
 bool judge_is_rise(const struct judging *j);
-/* Returns the x at which a rise that began late will be judged, or 0 if it can be judged now. */
+/* Returns the x at which a rise that began after a level stretch will be judged, or 0 if it can be
+ * judged now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
 /* Judges a job that is over and has no known epoch end. If growth lasted until the end of the job,

@@ -3,10 +3,11 @@
 
 #include <math.h>
 
-/* Numbers of readings required after (KNOT_AFTER) and before (KNOT_BEFORE) the end of the epoch. */
+/* KNOT_BEFORE and KNOT_AFTER are the numbers of readings required before and after the end of the
+ * epoch. */
 enum { KNOT_AFTER = 2, KNOT_BEFORE = 6 };
 static const double KNOT_SURE = 6; /* required difference of slopes in standard deviations */
-/* Growth has stopped if its slope is below this fraction of the epoch's slope. */
+/* If the slope after the epoch is below this fraction of the epoch's slope, growth has stopped. */
 static const double KNOT_STOPS = 0.5;
 /* The lower of the growth rates within and after the epoch must be at least this fraction of the
  * higher one. */
@@ -14,15 +15,15 @@ static const double KNOT_PACE = 0.8;
 /* The growth rate of the latest readings must be at least this fraction of the epoch's growth
  * rate. */
 static const double KNOT_LATE = 0.7;
-/* The latest readings are those in this fraction of the time after the epoch. */
+/* The latest readings are those in this last fraction of the time after the epoch. */
 static const double KNOT_LAST = 0.35;
 /* Fraction of the epoch's readings that is skipped as start-up. */
 static const double KNOT_SKIPPED = 0.25;
-/* Largest root mean square of the residuals, as a fraction of the rise. Rougher growth may be that
- * of a cache that fills in jumps. */
+/* Largest root mean square of the residuals, as a fraction of the rise. If the residuals are
+ * larger, a cache may be filling in jumps. */
 static const double KNOT_ROUGHNESS = 0.04;
-static const double KNOT_PART = 0.9; /* fraction of the window that a single rise must cover */
-/* Growth is not tested before this fraction of a second epoch has passed. */
+static const double KNOT_PART = 0.9; /* the straight part must cover this fraction of the window */
+/* Growth is tested once this fraction of a second epoch has passed. */
 static const double KNOT_BEYOND = 0.15;
 
 /* Two lines that meet at the end of the first epoch (the knot), fitted to all readings together. */
@@ -31,8 +32,8 @@ struct knot {
     double se;            /* standard error of AFTER - KNOT_STOPS * BEFORE */
 };
 
-/* Sums over the readings, where D is the distance from the knot, U = min(D, 0) and V = max(D,
- * 0). */
+/* Sums over the readings. D is the distance of a reading from the knot, U = min(D, 0) and V =
+ * max(D, 0). */
 struct knot_sums {
     double n, u, v, uu, vv, y, uy, vy, yy;
 };
@@ -55,8 +56,9 @@ static struct knot_sums sums_of(const struct view *w, size_t from, double at)
     return s;
 }
 
-/* Fits y = level + before U + after V by least squares. The product U V is 0 for every reading, so
- * both slopes follow from the level. Returns false if the readings do not determine the slopes. */
+/* Fits y = level + before U + after V by least squares. Either U or V is 0 for every reading, so
+ * each slope can be computed from the level alone. Returns false if the readings do not determine
+ * the slopes. */
 static bool knot_fit(const struct view *w, size_t from, double at, double n_eff, struct knot *ret)
 {
     struct knot_sums s = sums_of(w, from, at);

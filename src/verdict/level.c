@@ -4,12 +4,13 @@
 
 #include <math.h>
 
-/* A baseline that grows by more than this fraction of itself is not flat, even if noise hides the
- * shape of the growth. */
+/* If the baseline grows by more than this fraction of itself, it is not flat, even if noise hides
+ * the shape of the growth. */
 static const double TOO_MUCH = 0.1;
 
-/* Sets the end of growth to a boundary near X: the end of the first epoch if it is within
- * TOLERANCE, or else another event within NEAR, or else X itself. Returns the position chosen. */
+/* Stores where growth ended, given that it ended near X, and returns the position. This is the end
+ * of the first epoch if it is at most TOLERANCE away, or else another event that is at most NEAR
+ * away, or else X itself. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
 {
     struct verdict_result *r = j->r;

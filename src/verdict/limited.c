@@ -5,9 +5,8 @@
 #include <math.h>
 
 enum { READINGS_AT_LEAST = 3 };
-/* The container must explain at least this fraction of the growth. The same fraction is used to
- * find whether the container has stopped growing: its rate in the last third of the time must then
- * be below this fraction of its mean rate. */
+/* The container must explain at least this fraction of the growth. The container has stopped
+ * growing if its rate in the last third of the time is below this fraction of its mean rate. */
 static const double MOST = 0.5;
 /* Other memory is treated as growing if its growth in the last third of the time exceeds this
  * fraction of the container's growth. */

@@ -13,15 +13,16 @@ static const double MOST = 0.7;
 /* Smallest growth of the live heap that is considered, as a fraction of the resident baseline. */
 static const double MATERIAL = 0.025;
 static const double CONFIDENCE = 0.9; /* highest confidence of a verdict that compares two series */
-/* MATERIAL_SAME replaces MATERIAL if the confidence of the live verdict is at least CERTAIN and the
- * ratio between the two rates is at least SAME_PACE. */
+/* If the verdict on the live heap has at least the confidence CERTAIN, and the lower of the two
+ * growth rates is at least SAME_PACE times the higher one, growth of MATERIAL_SAME is enough
+ * instead of MATERIAL. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
-/* Thresholds for level resident memory with a growing live heap: HOLES_MATERIAL is the smallest
- * growth, as a fraction of the resident baseline; HOLES_CONFIDENCE is the highest confidence; and
- * HOLES_FALL is the largest fall of resident memory, as a fraction of the live heap's growth. */
+/* Thresholds for a live heap that grows while resident memory is level. HOLES_MATERIAL is the
+ * smallest growth, as a fraction of the resident baseline. HOLES_CONFIDENCE is the highest
+ * confidence. HOLES_FALL is the largest fall of resident memory, as a fraction of the growth. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
-/* Finds both growth rates in the same unit: per step if both are known per step, else per
+/* Gets both growth rates in the same unit: per step if both rates per step are known, else per
  * minute. */
 static bool rates_of(const struct verdict_result *resident, const struct verdict_result *live,
                      double *ret_resident, double *ret_live, bool *ret_by_step)
@@ -111,11 +112,11 @@ static bool resident_follows(const struct verdict_result *resident,
                SHARE * live_rate;
 }
 
-/* Handles level resident memory whose live heap grows into memory that was already resident. This
- * is a leak at the rate of the live heap, with two exceptions. First, if resident memory has fallen
- * by much of that growth, the growth was released after the last reading of the live heap; such a
- * fall is ignored if the slope of resident memory confirms the growth. Second, if the live heap
- * exceeds resident memory, the program never wrote to the added memory. */
+/* Handles resident memory that is level while the live heap grows into memory that was already
+ * resident. This is a leak at the rate of the live heap, with two exceptions. If resident memory
+ * has fallen by much of the growth, the growth was released after the last reading of the live heap
+ * (unless the slope of resident memory confirms the growth). If the live heap exceeds resident
+ * memory, the program never wrote to the added memory. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;

@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the natural logarithm of the wealth after N block minima Y. The test bets that each
- * minimum is among the largest so far. It bets from every possible onset, with equal prior weight
- * for each. */
+/* Returns the natural logarithm of the wealth after N block minima Y. The test bets that memory
+ * grows, which means that each minimum is among the largest so far. The wealth is divided equally
+ * among bets that begin at each possible onset. */
 double martingale_log_wealth(const double *y, size_t n);
 
 /* Returns the log wealth required for a false-alarm probability ALPHA over a whole run, after

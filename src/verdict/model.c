@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Growth by this fraction of all memory or more has a weight of 1; the weight of smaller growth is
- * proportional to its size. */
+/* Growth has its full weight of 1 if it is at least this fraction of all memory. Below that, its
+ * weight is proportional to its size. */
 static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
-/* Thresholds for the steadiness of growth. If the growth is below the fraction SMALLEST of all
- * memory, the steadiness is reduced in proportion. ROUGH_FACTOR multiplies the roughness, which is
- * subtracted from 1. */
+/* The steadiness of growth is 1 minus ROUGH_FACTOR times its roughness. Growth below the fraction
+ * SMALLEST of all memory is less steady, in proportion to its size. */
 static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
-/* Divisor of log evidence before tanh is applied. Growth with odds of e^6 is nearly certain. */
+/* Log evidence is divided by this before tanh is applied. Growth with odds of e^6 is nearly
+ * certain. */
 static const double EVIDENCE_SCALE = 6;
 
 /* weights.inc defines model_weights[MODEL_MOMENTS]. */
@@ -77,9 +77,9 @@ static double clean(const struct trend *t, double all)
                : 0;
 }
 
-/* Returns WEIGHT times the ratio of the growth rate after the first epoch to the growth rate within
- * the first epoch. Over the first quarter of the second epoch, the result is scaled up from 0 to
- * its full value. */
+/* Returns WEIGHT times the growth rate after the first epoch relative to the rate within it. In the
+ * first quarter of the second epoch, the result rises in proportion to the time, from 0 to its full
+ * value. */
 static double pace_past_epoch(const struct trend *t, double weight)
 {
     return t->known && t->epochs > 1 ? fmin(1.5, t->pace) * fmin(1, 4 * (t->epochs - 1)) * weight

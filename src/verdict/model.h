@@ -11,22 +11,22 @@
 /* Evidence from the heap profiler about one process. */
 struct model_sites {
     bool known; /* true if there were enough profiler readings */
-    /* Growth in bytes since the middle of the run, and in its last quarter. Includes only call
-     * sites that free little of what they allocate and clearly have more live bytes at the end than
-     * in the middle. */
+    /* Growth in bytes since the middle of the run, and in the last quarter of the run. Only call
+     * sites that free little of what they allocate are included, and only if their live bytes
+     * clearly increased since the middle. */
     double grown, grown_late;
-    /* Steady growth in bytes, without spurts, at call sites that free little: three times the
-     * smallest growth in any third of the run's second half (steady) or of its last three quarters
-     * (steady_long). */
+    /* Growth in bytes without spurts, at call sites that free little. A period is divided into
+     * thirds, and the smallest growth in any third is multiplied by three. The period is the second
+     * half of the run (steady) or its last three quarters (steady_long). */
     double steady, steady_long;
-    /* Growth rates in bytes per epoch of call sites that free little, for a run past its first
-     * epoch. A site has one rate within the first epoch and one after it. SUSTAINED is the sum of
-     * the lower rate of each site. SLOWED is the sum of the decreases of the sites whose rate
-     * decreased. Both are 0 if unknown. */
+    /* Growth rates in bytes per epoch, for a run past its first epoch. Each call site that frees
+     * little has one rate within the first epoch and one after it. SUSTAINED is the sum over the
+     * sites of the lower of the two. SLOWED is the sum of all decreases from the first rate to the
+     * second. Both are 0 if unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
-    /* Trend of the live memory of these call sites over the bytes that the process has allocated,
-     * instead of over time. */
+    /* Trend of the live memory of call sites that free little, over the bytes that the process
+     * has allocated. */
     struct trend by_work;
     /* Trend of memory that stays live: for each block of readings, the sum over all call sites of
      * the site's lowest live memory. */
@@ -99,7 +99,6 @@ struct model_evidence {
 enum model_feature { MODEL_FEATURES(X) MODEL_COUNT };
 #undef X
 const char *model_feature_name(enum model_feature feature);
-/* Returns the feature's description. */
 const char *model_feature_text(enum model_feature feature);
 
 /* Computes the features of E. Returns false if resident memory has too few readings. */

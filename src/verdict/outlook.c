@@ -6,11 +6,12 @@
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
 
-/* Half-width of a 97 % interval in standard deviations, a little wider than the intended 95 %. */
+/* A rate's interval extends this many standard deviations to either side. This is a 97 % interval,
+ * a little wider than the intended 95 %. */
 static const double RATE_Z = 2.2;
 
-/* Uses the difference between whole epochs as the growth rate of a saw-tooth; recent readings would
- * give the slope of the last tooth. */
+/* Sets the growth rate of a saw-tooth to the difference between whole epochs. Recent readings would
+ * only give the slope of the last tooth. */
 static void rates_of_epochs(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -122,10 +123,10 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Forecasts the time to the limit in seconds or steps. RATE is the growth per PER seconds or steps
- * (PER is 60 for a rate per minute). One unit of x is UNIT_PER_X seconds or steps. The time and the
- * rate are printed side by side, so the interval of the time is at least as wide as the headroom
- * divided by the interval of the rate. */
+/* Forecasts the time to the limit, in seconds or in steps. RATE is the growth in PER seconds or
+ * steps; PER is 60 for a rate per minute. One unit of x has UNIT_PER_X seconds or steps. The
+ * interval of the result covers at least the headroom divided by the bounds of RATE, because users
+ * see both intervals side by side. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
@@ -181,9 +182,9 @@ void outlook_oom(struct judging *j)
                          pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test uses every block since the judged phase began, not only the window in which the shape
- * was found. That window was selected by its data, so a test on the window alone would not keep its
- * false-alarm probability. */
+/* The test uses all blocks since the judged phase began. It must not use only the window in which
+ * the shape was found: this window was chosen because of its data, so false alarms would be more
+ * likely than alpha. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;

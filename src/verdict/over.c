@@ -29,22 +29,20 @@ static const double CONFIDENCE = 0.65;
 static const double EXIT_S = 5;
 /* Smallest fraction of the window that the rise before an exit must cover. */
 static const double EXIT_RAMP = 0.9;
-/* The part before a rise is start-up if its slope is at least this multiple of the rise's slope. */
+/* The part before a rise is start-up if it is at least this many times as steep as the rise. */
 static const double STARTUP_SLOPE = 1.5;
-/* The part before a rise is also start-up if its slope is at most this fraction of the rise's
- * slope. */
+/* The part before a rise is also start-up if it is at most this many times as steep as the rise. */
 static const double STARTUP_GENTLER = 0.5;
-/* Length of the part before the rise whose slope is compared with that of the rise, as a fraction
- * of the job's life. */
+/* This much time before the rise is compared with the rise, as a fraction of the job's life. */
 static const double STARTUP_PART = 0.1;
-/* Fractions of the job's life that are tried as the length of start-up, which takes seconds even in
- * a short job. */
+/* Lengths of start-up that are tried, as fractions of the job's life. In a short job, start-up is a
+ * large fraction, because it takes seconds in any job. */
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
 enum { POINTS = 12 };
 
-/* Returns true if growth is steady: the later half grows about as fast as the earlier half. Unlike
- * in shape_of, isolated jumps are included, so that a large jump at start-up or at the end makes
- * the halves differ. */
+/* Returns true if the earlier and the later half grow about equally fast. Unlike shape_of, this
+ * includes isolated jumps, so that a large jump at start-up or at the end makes the halves
+ * differ. */
 static bool is_even(const struct view *w, const struct shape *s)
 {
     size_t half = w->n / 2;
@@ -77,9 +75,9 @@ static bool is_one_rise(const struct judging *k, double life)
            (!s->may_end || ended_during_exit(k));
 }
 
-/* Returns true if the part before K's window was start-up: steeper than the window, or much
- * gentler. A bending curve fails this test, because its slope differs only slightly before and
- * after any point. In a view by step, only a steeper part is start-up, because imports come before
+/* Returns true if the part just before K's window was start-up: clearly steeper than the window, or
+ * much gentler. If growth is a smooth curve, its slope differs little between the two, and the
+ * result is false. In a view by step, a gentler part does not count, because imports come before
  * the first step. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {

@@ -81,8 +81,8 @@ static double rate_variance(const struct verdict_interval *rate)
     return isfinite(half) ? half * half : rate->value * rate->value;
 }
 
-/* Collects the growth rates and the smallest detectable rates. Returns the median of the smallest
- * detectable rates, which is the resolution of the comparison. */
+/* Collects the growth rates in PLACES. Returns the median of the smallest detectable rates, which
+ * limits how well ranks can be compared. */
 static double ranks_collect(const struct verdict_result *const *results, size_t n, double *scratch,
                             struct ranks_peers *p, struct ranks_place *places)
 {

@@ -1,6 +1,6 @@
 /* Compares the ranks of one job. They run the same program on the same kind of data, so each is a
- * control for the others: if one grows while its peers stay flat, the reason is neither start-up
- * nor a cache that the program fills. docs/internals/verdict.md has the statistic. */
+ * control for the others. If one rank grows while its peers stay flat, neither start-up nor a cache
+ * of the program explains this. docs/internals/verdict.md has the statistic. */
 #pragma once
 
 #include "verdict/verdict.h"
@@ -31,9 +31,8 @@ void ranks_compare(const struct verdict_result *const *results, size_t n, double
                    struct ranks_peers *ret, struct ranks_place *places);
 
 /* Returns the probability that a rank with verdict R leaks, given its PLACE among PEERS, or 0 if
- * the peers provide no evidence. The peers provide evidence if most of them are flat and the lower
- * bound of R's rate is positive. The odds of R are then multiplied by the e-value; unknown odds are
- * treated as 1:1. */
+ * the peers provide no evidence. They provide evidence if most of them are flat and R's rate is
+ * certainly positive. The odds of R (1:1 if unknown) are then multiplied by the e-value. */
 double ranks_probability(const struct verdict_result *r, const struct ranks_place *place,
                          const struct ranks_peers *peers);
 /* Adds the comparison with the peers to R as its first evidence. */

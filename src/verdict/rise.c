@@ -6,10 +6,10 @@
 static const double T_AT_LEAST = 6; /* smallest t statistic of a significant slope */
 /* Smallest significant growth, in standard deviations of the block minima. */
 static const double SPREADS_AT_LEAST = 4;
-/* Shortest duration, in seconds, at which a fast rise after a level stretch is judged. Unlike a
- * slow rise, it need not last SLOW_PART of the time before it. */
+/* Shortest duration, in seconds, of a fast rise after a level stretch. */
 static const double FAST_AT_LEAST_S = 40;
-/* Shortest duration at which a fast rise is judged, as a fraction of the time before the rise. */
+/* Shortest duration of a fast rise, as a fraction of the time before the rise. A slow rise must
+ * last longer (SLOW_PART). */
 static const double FAST_PART = 0.08;
 /* Shortest level stretch before a fast rise, in seconds. */
 static const double SETTLED_AT_LEAST_S = 15;
@@ -51,9 +51,9 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
-/* Returns true if the baseline was level for LENGTH before the onset. The shape does not show this,
- * because the largest jumps were removed before the shape was computed; without its jumps, a
- * start-up can look level. */
+/* Returns true if the baseline was level for LENGTH before the onset. The shape cannot be used
+ * for this: it was computed without the largest jumps, and start-up without its jumps can look
+ * level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
@@ -86,8 +86,8 @@ double judge_late_wait(const struct judging *j, double warmup_x)
     return s->span >= slow_after ? 0 : s->onset + slow_after;
 }
 
-/* The judgement of growth without a known epoch end: whether it may end, whether it is a leak, and
- * if undecided, the x at which it will be judged. */
+/* The judgement of growth without a known epoch end: whether the growth may end, whether it is a
+ * leak and, if this is undecided, the x at which it will be decided. */
 struct open_rise {
     bool ends, leak;
     double wait;
@@ -130,8 +130,8 @@ static void add_reason_open(struct judging *j, const struct open_rise *r, double
         judging_add_evidence(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
 }
 
-/* Sets a verdict that is still open: filling or undecided. WAIT is the x at which an undecided
- * verdict will be decided. */
+/* Leaves the verdict open, as filling or undecided. WAIT is the x at which an undecided verdict
+ * will be decided. */
 static void leave_open(struct judging *j, double cap, double elapsed, double wait)
 {
     const struct shape *s = &j->s;
@@ -176,7 +176,7 @@ void judge_open(struct judging *j, double cap)
     bool is_rise = judge_is_rise(j);
     struct open_rise rise = {0};
     if (w->by_step && !j->v->step_only)
-        warmup_x *= 2; /* steps are known, so an epoch end may follow: wait longer */
+        warmup_x *= 2; /* steps are reported, so an epoch end may still be reported too */
     if (is_rise)
         rise = open_rise_of(j, elapsed, warmup_x);
     if (rise.leak) {

@@ -21,30 +21,31 @@ enum {
 static const double PAIR_PART = 0.8;
 /* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* The spread is this quantile of the absolute deviations from the typical difference of each pair.
- * The median would be too low: if the period of the teeth is not an epoch, most differences are
- * alike, and only one or two in ten, at the end of a tooth, are larger. */
+/* The spread is this quantile of how far differences deviate from the typical difference of their
+ * pair. The median would be too low if the period of the teeth is not an epoch: most differences
+ * are then alike, and only one or two in ten, at the end of a tooth, are larger. */
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
 static const double SPREAD_NORMAL = 1.15;
 /* Memory repeats with the epoch if the spread of the differences is at most this fraction of the
  * spread about a straight line. */
 static const double REPEATS = 0.2;
-/* Every epoch must release at least this multiple of the spread about a straight line. */
+/* The fall within every epoch must be at least this multiple of the spread about a straight
+ * line. */
 static const double FALL_SPREADS = 1.5;
-/* A pair of epochs counts as rising if memory rises from one to the other by at least this multiple
- * of the spread of the differences. */
+/* A pair of epochs is rising if the newer epoch is higher by at least this multiple of the spread
+ * of the differences. */
 static const double OVER_SPREAD = 2;
-/* The rise of a pair may be smaller or larger than the typical rise, but the smaller of the two
- * must be at least this fraction of the larger one. */
+/* The rise of a pair and the typical rise are alike if the smaller one is at least this fraction of
+ * the larger one. */
 static const double ALIKE = 0.5;
 /* The sum of the later rises must be at least this fraction of the sum of the earlier rises. */
 static const double GOES_ON = 0.85;
 /* Fraction of all pairs that must belong to the latest uninterrupted rise. */
 static const double RECENT_PART = 0.5;
-/* Lower bounds as fractions of the total rise. The epochs' lowest readings must rise by at least
- * FLOOR_PART. For a leak, both their lowest and their highest readings must rise by at least
- * LIFTED_PART: the whole tooth must move up, not sideways. */
+/* The lowest readings of the epochs must rise by at least FLOOR_PART of the total rise. For a leak,
+ * both the lowest and the highest readings must rise by at least LIFTED_PART of it: the whole tooth
+ * must move up, not sideways. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
 /* Growth of the baseline by less than this fraction of a tooth is ignored. */
 static const double TOOTH_PART = 0.25;
@@ -88,8 +89,8 @@ static size_t epoch_slots(const struct epochs *p, unsigned k, size_t *ret_end)
     return first;
 }
 
-/* Writes the differences between epoch K and the previous epoch, reading by reading, to OUT and
- * returns their number. */
+/* Writes to OUT how much each reading of epoch K differs from the previous epoch at the same
+ * position. Returns the number of differences. */
 static size_t pair_differences(const struct epochs *p, unsigned k, double *out)
 {
     size_t end, first = epoch_slots(p, k, &end), n = 0;
@@ -100,8 +101,9 @@ static size_t pair_differences(const struct epochs *p, unsigned k, double *out)
     return n;
 }
 
-/* Sets the lowest and highest reading of epoch K and returns its largest fall. The last reading
- * before the epoch is included, because a tooth may end between two epochs. */
+/* Sets the lowest and the highest reading of epoch K, and returns the largest fall within it.
+ * The fall may begin at the last reading before the epoch, because a tooth may end between two
+ * epochs. */
 static double take_epoch(struct epochs *p, unsigned k)
 {
     size_t end, first = epoch_slots(p, k, &end);
@@ -117,8 +119,8 @@ static double take_epoch(struct epochs *p, unsigned k)
     return fall;
 }
 
-/* Compares all complete pairs of epochs. Returns the spread of the differences about the median
- * difference of their pair. */
+/* Compares all complete pairs of epochs. Returns the spread of the differences about the median of
+ * their pair. */
 static double take_pairs(struct epochs *p)
 {
     double differences[FIT_MAX], away[FIT_MAX];
@@ -191,9 +193,9 @@ static bool rises_continue(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Decides whether the rise over the newest RISING pairs is a leak, or may become one. The teeth
- * must be at least as high as the mean rise between them; otherwise the curve is a staircase, which
- * has causes other than a leak. */
+/* Decides whether the rise over the newest RISING pairs is a leak, or may become one. On average,
+ * epochs must not rise by more than the smallest fall within an epoch; otherwise the curve is a
+ * staircase, which need not be a leak. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {
@@ -228,7 +230,7 @@ static void set_course(const struct epochs *p, double material, bool is_over, st
             ret->high = fmax(ret->high, p->step[i]);
         }
     }
-    /* The newest epoch is not materially higher than any earlier one. */
+    /* The newest epoch is at most a little higher than any earlier one. */
     if (ret->course == SEASON_UNCLEAR && most <= material)
         ret->course = SEASON_SAME;
 }
@@ -255,16 +257,16 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* Drops all evidence, because it was found in the baseline, which is noisy in a saw-tooth. */
+/* Drops all evidence. It was found in the baseline, which is unreliable in a saw-tooth. */
 static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;
     r->growth_ended.known = r->forecast.known = false;
 }
 
-/* Sets the verdict to stable or spiking if all epochs are equally high. If the baseline has clearly
- * grown, it grew before these epochs, and the verdict is not changed. Slight growth of the baseline
- * is ignored, because the lowest point of a tooth is not always sampled. */
+/* Sets the verdict to stable or spiking, because all epochs are equally high. If the baseline has
+ * clearly grown, it did so before these epochs, and the verdict is kept. Slight growth of the
+ * baseline is ignored, because the lowest point of a tooth is not always sampled. */
 static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;

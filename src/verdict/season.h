@@ -19,8 +19,8 @@ enum season_course {
 
 struct season {
     enum season_course course;
-    /* number of pairs of consecutive epochs: if COURSE is OPEN or RISES, the newest pairs that all
-     * rose; otherwise all pairs */
+    /* number of compared pairs of consecutive epochs; if COURSE is OPEN or RISES, only the newest
+     * pairs, all of which rose */
     unsigned pairs;
     double step;      /* typical difference between consecutive epochs in bytes */
     double low, high; /* smallest and largest difference over these pairs, in bytes */

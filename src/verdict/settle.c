@@ -12,9 +12,10 @@ static const double RUNNING_LEAK_FROM = 0.92;
 /* If a job ends before it has completed this many epochs, growth up to its end may be that of a
  * cache that fills in the first epoch. */
 static const double FIRST_EPOCH = 1.15;
-/* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded. A
- * running job without a known epoch that is judged as leaking always gets this confidence, because
- * such a job is only judged as leaking after a leak has been probable for some time. */
+/* Highest confidence if no epoch is known, because a first epoch as long as the job cannot be
+ * excluded. A leak in a running job has exactly this confidence if no epoch is known: it was judged
+ * as a leak because it had been probable for some time, so the probability at this moment does not
+ * matter. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)
@@ -104,8 +105,8 @@ void verdict_leave_open(struct verdict_result *r)
     r->alarm = false;
 }
 
-/* A leak shown by the shape of resident memory remains a leak, because a small leak may be visible
- * only there. */
+/* If the shape of resident memory shows a leak, the verdict stays a leak, because the other
+ * evidence may not show a small leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
                     bool is_outside)
@@ -125,8 +126,7 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
         r->confidence = fmin(most, fmax(r->probability, 1 - r->probability));
     else
         r->confidence = most;
-    /* When a process exits, this evidence is added a second time; the new evidence replaces the
-     * old. */
+    /* This evidence may already exist, because a process is judged again when it exits. */
     result_drop(r, VERDICT_SAID_WEIGHED);
     add_reasons(r);
 }

@@ -7,14 +7,14 @@
 
 enum { STRAIGHT_POINTS = 6 };
 
-/* Largest RMS deviation from a straight line, as a fraction of the rise. A staircase with three
- * steps deviates by 0.096. */
+/* Largest RMS deviation of a straight rise from a line, as a fraction of the rise. A staircase with
+ * three steps deviates by 0.096. */
 static const double STRAIGHT_RMS = 0.12;
-/* Largest RMS deviation from a straight line, as a fraction of the rise, of a rise that has neither
- * noise nor jumps. */
+/* Largest RMS deviation from a line of a straight rise that has neither noise nor jumps, as a
+ * fraction of the rise. */
 static const double TIGHT_RMS = 0.02;
-/* In a straight rise, the slope of each half is at least this fraction of the slope of the other
- * half, about e^-0.6. */
+/* In a straight rise, the halves have similar slopes: the lower one is at least this fraction of
+ * the higher one, about e^-0.6. */
 static const double STRAIGHT_HALVES = 0.55;
 static const double DECISIVE = 10; /* difference in BIC required to prefer one model */
 /* With at least this many effective points, irregular growth is treated as noise, not as jumps. */
@@ -40,7 +40,7 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     struct fit_line a = fit_sums_line(s, w->x, from, half + 1);
     struct fit_line b = fit_sums_line(s, w->x, half, w->n);
     double rise = all.slope * all.span;
-    /* difference between the slopes of the halves that can be due to noise alone */
+    /* difference between the slopes of the halves that noise alone can cause */
     double slack = 0;
     if (!(rise > 0) || all.rms > fmax(tolerance * rise, 1.5 * w->sigma))
         return false;
@@ -51,7 +51,7 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     return true;
 }
 
-/* Finds a much straighter rise that follows a level stretch inside [FROM, n), and its onset. */
+/* Finds the first slot in [FROM, n) at which a much straighter rise follows a level stretch. */
 static bool find_hinge(const struct view *w, const struct fit_sums *s, size_t from,
                        const struct fit_line *all, size_t *ret_from, struct fit_line *ret)
 {
@@ -82,8 +82,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
         from++;
     if (from + STRAIGHT_POINTS > w->n)
         return;
-    /* The longest straight part may begin before the rise does. If a large piece of this part is
-     * much straighter than the whole part, only that piece is the rise. */
+    /* The longest straight part may begin before the actual rise. If a large piece of it is much
+     * straighter than the whole, only that piece is the rise. */
     if (find_hinge(w, s, from, &line, &inner, &tight)) {
         from = inner;
         line = tight;
@@ -109,8 +109,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
     r->rise = line.slope * line.span;
 }
 
-/* Computes the significance of the straight part. It uses the block minima, because the baseline
- * never falls by construction, so that its rise would look too significant. */
+/* Computes the significance of the straight part from the block minima. The rise of the baseline
+ * would look too significant, because the baseline never falls by construction. */
 static void straight_significance(const struct view *w, struct shape *r)
 {
     size_t n = w->n - r->from, still = 0;
@@ -157,7 +157,7 @@ static void straight_significance(const struct view *w, struct shape *r)
     r->t_stat = r->slope_se > 0 ? line.slope / r->slope_se : 0;
 }
 
-/* Sets the onset of a rise after a level stretch to the intersection of that level with the line
+/* Moves the onset of a rise after a level stretch to the point where that level meets the line
  * through the later half of the rise. */
 static void sharpen_onset(const struct view *w, const struct fit_sums *s, struct shape *r)
 {
@@ -230,17 +230,17 @@ static double freshness(const struct view *w, const struct shape *r)
     return rise > 0 ? 6 * growth_since(w, end - (end - r->onset) / 6) / rise : 0;
 }
 
-/* Returns true if the points cannot decide between a saturating curve and a line: they are too few,
- * or memory grows in jumps. Growth in jumps is a random walk about its line, so its residuals are
- * not independent and any curve seems to fit. */
+/* Returns true if the points cannot decide between a saturating curve and a line, because they are
+ * too few, or because memory grows in jumps. Growth in jumps is a random walk about its line: its
+ * residuals are not independent, so any curve seems to fit. */
 static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
-/* Returns true if growth that consists of jumps is slowing down. RATIO is the latest rate relative
- * to the mean rate. The threshold depends on RISES, the effective number of jumps, because the rate
- * of a few jumps varies by chance. */
+/* Returns true if growth in jumps is slowing down. RATIO is the latest rate relative to the mean
+ * rate. RISES is the effective number of jumps: with few jumps, RATIO varies by chance, so it
+ * must be lower. */
 static bool is_slowing(double ratio, double rises)
 {
     return ratio < fmax(0.3, fmin(0.6, 1 - 1.5 * sqrt(3 / fmax(rises, 1))));

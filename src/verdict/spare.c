@@ -14,7 +14,6 @@ static const double EXPLAINED = 0.7;
 /* Highest confidence, because the free heap may go on growing. */
 static const double CONFIDENCE = 0.7;
 
-/* Returns the reading of W nearest to step X. */
 static double value_at(const struct view *w, double x)
 {
     size_t i = 0;
@@ -39,9 +38,9 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* Sets the verdict on growth that the allocator retains. Undecided growth is judged plateaued,
- * because it ended with the growth of the live heap. A leak becomes undecided, because retained
- * memory is not a leak but may go on growing. */
+/* Sets the verdict on growth of which malloc's statistics explain most. If it was undecided, it
+ * becomes plateaued, because the live heap has stopped growing. If it was a leak, it becomes
+ * undecided: retained memory is not a leak, but may go on growing. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {

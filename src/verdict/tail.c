@@ -59,9 +59,9 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
                                                                                   : lowest;
 }
 
-/* K is the index of a reading that is held back. Returns the lowest reading in the TAIL_S seconds
- * before reading K, including readings that were passed on recently, or UINT64_MAX if there is
- * none. */
+/* Returns the lowest reading in the TAIL_S seconds before reading K, or UINT64_MAX if there is
+ * none. K is the index of a reading that is held back; readings that were passed on recently are
+ * included. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;
@@ -73,8 +73,8 @@ static uint64_t lowest_before(const struct tail *tail, uint32_t k)
     return lowest;
 }
 
-/* Returns how many of the readings that are held back precede a fall that lasts to the end. All
- * readings of such a fall are lower than all readings shortly before it, and its last reading is
+/* Returns how many of the readings that are held back come before a fall that lasts to the end. All
+ * readings of the fall must be lower than all readings shortly before it, and the last one must be
  * lower by EXIT_FALL. */
 static uint32_t count_before_fall(const struct tail *tail)
 {

@@ -41,15 +41,15 @@ void tail_feed(struct tail *tail, struct verdict_series *v);
  * those readings. Call this before verdict_mark. */
 void tail_release(struct tail *tail, struct verdict_series *v);
 
-/* Drops the readings that are held back, because the process has exited, but at most half of all
- * readings of the process. */
+/* Drops the readings that are held back, because the process has exited. At most half of all
+ * readings of the process are dropped; the others are passed on to V. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
 /* Handles the end of a table, at which the process may have exited. If the readings that are held
- * back end in a fall (each is below all readings of the TAIL_S seconds before the fall, and the
- * last one is below them by more than 5 %), the fall is the exit and is dropped. All other readings
- * are passed on. The readings before the fall include the last TAIL_FED readings that were passed
- * on earlier. */
+ * back end in a fall, the fall is treated as the exit and dropped. It is a fall if each of its
+ * readings is below all readings of the TAIL_S seconds before it, and the last one is more than 5 %
+ * below. These seconds may include the last TAIL_FED readings that were passed on earlier. All
+ * readings before the fall are passed on. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
 /* Returns true if tail_end would drop all readings that are held back. */

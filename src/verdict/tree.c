@@ -113,8 +113,9 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* Returns the index of the process that decides the verdict: the worst living process that is not
- * excluded or, if all are excluded, the worst living process; N if no process is alive. */
+/* Returns the index of the process that decides the verdict. This is the worst living process that
+ * is not excluded. If all are excluded, it is the worst living process. Returns N if no process is
+ * alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
     size_t counted = n, any = n;
@@ -157,9 +158,9 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole tree may grow although no process does, because of shared memory or a growing
-     * number of processes. If a process grows, the verdict on that process shows best whether
-     * growth occurs at events. */
+    /* The whole tree may leak although no process does, because of shared memory or a growing
+     * number of processes. If a process leaks, its own verdict is used, because it shows best
+     * whether growth occurs at events. */
     if (whole && verdict_word_severity(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;

@@ -23,8 +23,8 @@ static double late_pace(const struct view *w, double part, double growth)
                       : 0;
 }
 
-/* Returns the growth to be expected in another window of the same length, for a curve that grew by
- * GROWTH in this window. */
+/* Returns the growth to be expected from a curve in the next window of the same length, if it grew
+ * by GROWTH in this window. */
 static double curve_next(enum fit_shape shape, double param, double growth)
 {
     switch (shape) {

@@ -95,7 +95,7 @@ struct verdict_series {
     double worked_s; /* running time in seconds at which work ended, or 0 if unknown */
     double first_epoch_step, first_epoch_s;
     double last_step, last_step_s, first_step, first_step_s;
-    double step_sampled; /* value of SAMPLES at the last recorded step */
+    double step_sampled; /* number of samples at the time of the last recorded step */
     uint64_t steps_per_epoch, examples, batch, max_steps;
     uint32_t n_recent, steps_taken;
     bool has_begin, has_end, has_first_epoch, has_step, step_only, is_over;
@@ -118,9 +118,9 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
  * ignored for a table by step. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
 
-/* Records that the job ended by itself, so no more evidence will come. Undecided growth since the
- * start is then decided, if it was steady and lasted to the end. Do not call this for a job that
- * was stopped, killed or cut off, because its growth may have been about to end. */
+/* Records that the job ended by itself. Undecided growth since the start is then decided if it was
+ * steady and lasted to the end, because no more evidence will come. Do not call this for a job that
+ * was stopped, killed or cut off: its growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
 
 /* For a job that ended by itself: records that its process was still working at T_NS, on the clock
@@ -288,7 +288,6 @@ struct verdict_result {
 void verdict_judge(const struct verdict_series *v, const struct verdict_limit *limit,
                    struct verdict_result *ret);
 
-/* Inserts E before all other evidence of R. */
 void verdict_put_evidence_first(struct verdict_result *r, const struct verdict_evidence *e);
 /* Writes the sentence for E, NUL-terminated, truncated to SIZE. Returns OUT. */
 char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidence *e);
@@ -300,15 +299,15 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
  * live heap (small Python objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
-/* R is the verdict that V leaks. Changes R from leaking to stepping if most of the growth occurred
- * at evaluations, checkpoints or epoch ends. verdict_judge does this itself; call this function
- * only if R was taken from another series. */
+/* If R is the verdict that V leaks: changes the word from leaking to stepping if most of the growth
+ * occurred at evaluations, checkpoints or epoch ends. verdict_judge already does this. It must be
+ * called separately only if R was copied from another series. */
 void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
 
-/* Revises R, the verdict on the growing series RESIDENT, if malloc's statistics explain the growth:
- * LIVE, the verdict on the live heap IN_USE, is level, and the growth of malloc's live memory
- * (IN_USE) and retained memory (SPARE) is most of the growth. An undecided R becomes plateaued; a
- * leak becomes undecided. */
+/* Revises R, the verdict on the growing series RESIDENT, if malloc's statistics explain the growth.
+ * This is so if LIVE, the verdict on malloc's live memory (IN_USE), is level, and IN_USE and
+ * malloc's retained memory (SPARE) together account for most of the growth. An undecided R becomes
+ * plateaued; a leak becomes undecided. */
 void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
@@ -335,10 +334,9 @@ struct verdict_limited {
     bool by_step;
     bool is_growing; /* false if the container is full or has stopped growing */
 };
-/* Returns true and sets RET if the container C explains most of the growth of RESIDENT since C's
- * first reading, and little other memory has grown lately. If LIVE is not NULL, the container is
- * compared with the growth of the live heap LIVE instead, because resident memory also contains
- * memory that the allocator retains. */
+/* Returns true and sets RET if container C explains most of the growth of memory since C's first
+ * reading, and little other memory has grown lately. The growth is that of the live heap LIVE or,
+ * if LIVE is NULL, of RESIDENT, which also contains memory that the allocator retains. */
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
                           const struct verdict_container *c, struct verdict_limited *ret);
 /* Returns true if the container OTHER grew considerably in the last third of the time for which C
@@ -347,17 +345,17 @@ bool verdict_grows_beside(const struct verdict_container *c, const struct verdic
 /* Returns true if the memory judged by R will fit into LIMIT when the container is full. */
 bool verdict_limited_fits(const struct verdict_result *r, const struct verdict_limit *limit,
                           const struct verdict_limited *l);
-/* Changes R, a verdict on V that does not rule out a leak, to filling, because growth ends when the
- * container of L is full. If the container has stopped growing, R becomes undecided until it is
- * clear that all growth has ended. */
+/* Revises R, a verdict on V that does not rule out a leak: R becomes filling, because growth ends
+ * when the container of L is full. If the container has already stopped growing, R becomes
+ * undecided until all growth has clearly ended. */
 void verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
                          const struct verdict_limit *limit, const struct verdict_limited *l);
 
-/* Sets word, leak and confidence of R, the verdict on V, from its probability and from LEAK, which
- * that probability implies. While the job runs, word, leak and confidence change only if LEAK is
- * yes. BYTES_PER_S is the rate of a leak that resident memory does not show, or 0 if unknown.
- * IS_OUTSIDE means that the growth is outside the heap; a low probability is then due to missing
- * evidence and does not rule out a leak. */
+/* Sets word, leak and confidence of R, the verdict on V, from the probability in R. LEAK is what
+ * this probability implies. In a running job, nothing changes unless LEAK is yes. BYTES_PER_S is
+ * the rate of a leak that resident memory does not show, or 0 if unknown. IS_OUTSIDE means that the
+ * growth is outside the heap: a low probability may then be due to missing evidence, and does not
+ * rule out a leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
                     bool is_outside);
@@ -369,10 +367,10 @@ enum verdict_leak verdict_leak_of(double probability, bool is_over);
  * first epoch. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
-/* R is the verdict that WHOLE leaks. Checks R against SUMMED. WHOLE is the memory of a process tree
- * with every page counted once; SUMMED is the sum over its processes. When a write makes a shared
- * page private, only WHOLE grows, and this growth stops when all shared pages are copied. R
- * therefore becomes undecided if SUMMED does not grow as well. */
+/* Checks R, the verdict that WHOLE leaks, against SUMMED. WHOLE is the memory of a process tree
+ * with every page counted once, SUMMED the sum over its processes. Writing to a shared page makes
+ * the page private; only WHOLE grows then, until all shared pages are copied. If SUMMED does not
+ * grow as well, R therefore becomes undecided. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
 
@@ -409,12 +407,14 @@ struct verdict_tree_result {
     size_t n_flat;
 };
 
-/* Judges a process tree from its N members and, if not NULL, the verdict on the memory of the whole
- * tree. The order of the members matters only if two are equal: the first one is reported. */
+/* Judges a process tree from its N members, and from WHOLE, the verdict on the memory of the whole
+ * tree, if it is not NULL. If two members are equal, the first one is reported; otherwise their
+ * order does not matter. */
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
 
-/* R is the verdict on the leaking member with index GROWER. Adds to R's rates those of the other
- * leaking members whose growth is unshared. Shortens the time to the limit accordingly. */
+/* For a tree that leaks because of the member with index GROWER, whose verdict is R. Adds the rates
+ * of the other leaking members to R's rates, if their growth is unshared, and shortens the time to
+ * the limit accordingly. */
 void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
                       struct verdict_result *r);

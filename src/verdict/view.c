@@ -10,8 +10,8 @@ static const double FALL_MARGIN = 1.5;
 static const double TIMES_OPEN = 2.5;
 /* A spike rises by at least this fraction of the largest release, in one move. */
 static const double SPIKE_PART = 0.5;
-/* Rises smaller than this fraction of the baseline or this multiple of the noise are not spikes
- * (level.c uses the same thresholds). */
+/* A rise is a spike only if it exceeds this fraction of the baseline and this multiple of the noise
+ * (as in level.c). */
 static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
 /* A level that has lasted for this fraction of the time so far is not a spike. */
 static const double HELD_PART = 0.05;
@@ -22,8 +22,8 @@ static const double EXIT_S = 10;
 static const double EXIT_PART = 0.15; /* longest exit as a fraction of the process's life */
 /* during an exit, memory falls by at least this fraction, as in tail.c */
 static const double EXIT_FALL = 0.05;
-/* If the time at which a process finished its work is known, the exit that is left out may take at
- * most this fraction of the process's life. */
+/* If the end of a process's work is known, the exit after it may take at most this fraction of the
+ * process's life. */
 static const double EXIT_KNOWN = 0.25;
 
 /* All slots that are considered: the history before the window, and the window. */
@@ -32,8 +32,8 @@ struct track {
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* Returns how long memory had been high when it fell at slot FALL. LOW is the slot of the trough
- * after this fall; memory is high while it is well above the level of this trough. */
+/* Returns how long memory had been high before it fell at slot FALL. Memory is high while it is
+ * well above the trough that follows, at slot LOW. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -71,9 +71,9 @@ static size_t track_trough(const struct track *t, double largest_fall, double *r
     return trough;
 }
 
-/* Returns the last slot before a spike that is still open at the end of T, or T->n if there is
- * none. The spike is a sudden rise of at least LEAST, similar to earlier spikes and no longer than
- * those. */
+/* If T ends in a spike, returns the last slot before the spike, else T->n. The spike must be a
+ * sudden rise of at least LEAST, similar to earlier spikes, and must not have lasted longer than
+ * they did. */
 static size_t track_before_spike(const struct track *t, size_t trough, double largest_fall,
                                  double longest, double least)
 {
@@ -86,9 +86,9 @@ static size_t track_before_spike(const struct track *t, size_t trough, double la
                : t->n;
 }
 
-/* Sets low[i] to the minimum of y[j] over j >= i. If earlier rises show that the present rise may
- * still be released, the baseline does not rise above the last trough. FIRST is the index of the
- * window's first slot in T. */
+/* Computes the baseline: low[i] is the minimum of y[j] over j >= i. If the present rise may still
+ * be released, as earlier rises were, the baseline stays at the level of the last trough. FIRST is
+ * the index in T of the window's first slot. */
 static void view_set_baseline(struct view *w, const struct track *t, size_t first)
 {
     double high = t->y[0], low = t->y[t->n - 1], longest, since;
@@ -123,8 +123,8 @@ static void view_set_baseline(struct view *w, const struct track *t, size_t firs
     trough = trough > first ? trough - first : 0;
     for (size_t i = trough; i < w->n; i++)
         w->low[i] = fmin(w->low[i], w->low[trough]);
-    /* A short unconfirmed rise at the end is removed; a flat end in its place would look like the
-     * end of growth. */
+    /* A short unconfirmed rise at the end is removed. If it were kept, the baseline would be flat
+     * there, which would look like the end of growth. */
     if (trough + 1 < w->n && trough + 1 >= 6 && (double)trough >= 0.7 * (double)w->n)
         w->n = trough + 1;
 }
@@ -157,9 +157,9 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
-/* Returns the number of slots, among the first N, before the end of the process's work, or N if
- * that end is unknown. Also returns N if the later slots span more time than any exit takes,
- * because the process was then sampled too rarely. */
+/* Returns how many of the first N slots precede the end of the process's work. Returns N if this
+ * end is unknown, or if the slots after it span more time than any exit takes, because the process
+ * was then sampled too rarely. */
 static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
                                        size_t n)
 {
@@ -171,9 +171,9 @@ static size_t slots_before_end_of_work(const struct verdict_series *v, const str
     return left;
 }
 
-/* Returns the number of slots, among the first N, before the exit of a job that has ended. The last
- * readings are part of the exit if they are lower than all readings shortly before them and fall
- * far enough. tail.c may have passed on some readings of an exit, because exits take longer on a
+/* Returns how many of the first N slots precede the exit of a job that has ended. The last readings
+ * are part of the exit if they are lower than all readings shortly before them and fall far enough.
+ * tail.c normally holds them back, but may have passed on some, because an exit takes longer on a
  * busy machine. */
 static size_t slots_before_exit(const struct envelope *e, size_t n)
 {
@@ -195,8 +195,8 @@ static size_t slots_before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
-/* Returns true if the last of the N slots looks like a spike that was cut short by the end of the
- * samples: it exceeds the slot before it by about as much as at least two earlier spikes did. */
+/* Returns true if the last of the N slots looks like the beginning of a spike: it exceeds the slot
+ * before it by about as much as at least two earlier spikes rose. */
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;
@@ -274,8 +274,8 @@ void view_trim_startup(struct view *w)
     for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
         double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
         double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
-        /* Removes the front of the window at the place where the ratio of slopes is largest; a tail
-         * of the start-up may remain. */
+        /* The front ends where the ratio of slopes is largest. A tail of the start-up may
+         * remain. */
         if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {
             best = front / fmax(rest, 1e-12);
             cut = k;
