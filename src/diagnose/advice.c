@@ -71,8 +71,8 @@ static const char *no_leak_text(const struct question *q)
     return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";
 }
 
-/* Returns true if the call site shows that the cache holds decoded images. Most caches that fill
- * during the first epoch hold images. */
+/* Returns true if an imaging library allocated the memory of the call site, which means that the
+ * cache holds decoded images. */
 static bool is_image(const struct hypothesis *h)
 {
     const struct name *native = h->site ? h->site->native : NULL;

@@ -84,7 +84,8 @@ struct question {
     /* Growth of the main process, including swap and excluding file cache; NAN if unknown. */
     double growth;
     double tree_growth; /* growth of the whole job, every page counted once; NAN if unknown */
-    /* The growth to explain: the larger of growth and tree_growth, at least 0. */
+    /* The growth to explain: the larger of growth and tree_growth, at least 0. If the job leaks,
+     * at least the growth of the live heap, and at least the growth at the verdict's rate. */
     double total;
     double base; /* memory of the main process at the start of the comparison */
     double room; /* headroom: limit minus base; NAN if the limit is unknown */

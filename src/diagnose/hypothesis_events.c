@@ -19,8 +19,8 @@ static int64_t steps_between(const struct question *q)
 
 /* ---- accumulation ---- */
 
-/* Returns the median over all steps of the memory that is used at the peak of a step but not at its
- * end, or NAN if there are too few readings. */
+/* Returns the median, over at most STEPS steps, of the memory that is used at the peak of a step
+ * but not at its end. Returns NAN if there are too few readings. */
 static double rise_in_step(const struct question *q)
 {
     enum { STEPS = 256 };

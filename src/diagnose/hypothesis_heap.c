@@ -405,9 +405,9 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 static double retention_weight(const struct question *q, double beside)
 {
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
+    /* otherwise, live memory in Python's arenas is not counted */
     bool is_measured = q->f->heap.profile || q->l->knows_retained;
     if (!is_measured || sure <= 0.3 * q->growth)
-        /* The allocator's own count excludes Python's arenas. */
         return WEAK;
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }

@@ -98,7 +98,8 @@ static struct workers workers_at(const struct facts *f, double t_s)
     return w;
 }
 
-/* Returns the workers as they were when their total RSS was highest. */
+/* Returns the workers at the time when their total RSS was highest. Only the middle of each
+ * worker's life is examined. */
 static struct workers workers_of(const struct facts *f)
 {
     struct workers best = {0};
@@ -157,8 +158,8 @@ struct unsharing {
     double given;       /* memory that the workers inherited at birth */
 };
 
-/* Returns true if P was forked. A forked process begins with its parent's memory, all of which is
- * shared. */
+/* Returns true if P was probably forked, because it began with most of the memory of the main
+ * process. A forked process begins with all memory of its parent, and shares it. */
 static bool is_forked(const struct facts *f, const struct facts_process *p)
 {
     double first = facts_at(&p->field[SAMPLE_RSS], p->born_s);

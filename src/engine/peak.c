@@ -67,7 +67,8 @@ static uint64_t mapped_data_bytes(const struct peak *p)
     return p->is_charged ? u64_minus(p->mapped_bytes, UINT64_C(1) << 30) : 0;
 }
 
-/* The suggested request: the peak plus one fifth, rounded up to a multiple of 64 MiB. */
+/* The suggested request: the peak without mapped data, plus one fifth, rounded up to a multiple
+ * of 64 MiB. */
 uint64_t peak_request_bytes(const struct peak *p)
 {
     const uint64_t step = UINT64_C(64) << 20;

@@ -95,8 +95,8 @@ struct cluster {
     struct ranks_peers peers;
     /* medians over all judged ranks, or 0 if unknown */
     double median_floor_bytes, median_peak_bytes;
-    /* The verdicts on the job. The word is that of the worst rank. If a node leaks although none of
-     * its ranks does, the word is that of the node. GPUS lists the GPUs of all nodes. */
+    /* The verdicts on the job. The word is that of the worst rank or, if no rank leaks but a
+     * node does, that of the node. GPUS lists the GPUs of all nodes. */
     struct verdicts verdicts;
     bool has_worst;
     size_t worst;      /* index in RANKS of the rank that decided the verdict; valid if has_worst */

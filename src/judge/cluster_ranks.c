@@ -294,8 +294,8 @@ static double rate_of(const struct cluster *c, const struct cluster_rank *r)
     return rate->known ? rate->value : 0;
 }
 
-/* Sorts the worst rank first: by word, then by distance from its peers, by growth rate, and by
- * number. */
+/* Sorts the worst rank first: by word, then ranks that differ from their peers, then by growth
+ * rate, then by number. */
 static int worse_first(const void *a, const void *b, void *user)
 {
     const struct cluster *c = user;

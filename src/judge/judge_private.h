@@ -116,16 +116,16 @@ struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t 
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
 /* Creates a series; returns NULL if out of memory. */
 struct judge_series *judge_series_new(const struct judge *j);
-/* Creates a series for a figure that appears later than its process. Its first epoch is the job's
- * first epoch. */
+/* Creates a series for a figure that appears later than its process. If the job is still in its
+ * first epoch, the series takes over the start of that epoch. */
 struct judge_series *judge_series_new_figure(const struct judge *j);
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes);
 /* Ends a series whose process or job has exited. Drops the newest readings, which were part of the
  * exit. */
 void judge_series_exit(struct judge_series *s);
 void judge_series_judge(struct judge_series *s, const struct verdict_limit *limit);
-/* Returns the limit for a process or GPU. OWN_BYTES is the memory of the job that the process or
- * GPU itself uses; the rest of the used memory is counted as used by others. */
+/* Returns the limit for a series. OWN_BYTES is the part of the job's memory that the series
+ * measures; all other used memory counts as memory of others. */
 struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes);
 
 void judge_tick(struct judge *j);

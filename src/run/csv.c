@@ -1,6 +1,6 @@
-/* Reads a run from a table. Each group of rows is a process, and the value in a row is its resident
- * memory. Rows may be in any order. Each group receives the marks up to the time of its last
- * row. */
+/* Reads a run from a table. Each group of rows is a process, and the value in a row is its
+ * resident memory. Rows may be in any order. Each group receives the marks up to its last row,
+ * or all marks if it lasts until the end of the table. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -14,9 +14,10 @@ struct earlier {
     uint64_t bytes;
 };
 
-/* Reads earlier runs with the same name and command as RUN. RUN is a run folder in "ebb-runs" or
- * the folder of a job on several nodes; the earlier runs are folders beside it. Runs that leaked or
- * failed are not used, because their peak depends on when they ended. */
+/* Reads the runs with the same name and command as RUN, which is a run folder or the folder of a
+ * job on several nodes. They are all in the folder that contains RUN, usually "ebb-runs". RUN
+ * itself and later runs are not left out. Runs that leaked or failed are, because their peak
+ * depends on when they ended. */
 void earlier_read(const char *run, struct earlier *ret);
 /* Sorts N values and returns their 98th percentile; of fewer than 50 values, this is the largest.
  * The job server applies the same rule to the last runs of the same name. */

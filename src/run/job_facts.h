@@ -1,5 +1,5 @@
-/* Facts about a job, while it runs and at its end, that are not columns of its row in the database.
- * The server writes them, and `ebb show` reads them. The API uses the same keys. */
+/* Facts about a running or ended job for which the database has no columns. The server writes
+ * them, and `ebb show` reads them. The API uses the same keys. */
 #pragma once
 
 #include <stdbool.h>

@@ -24,7 +24,7 @@ enum run_kind { RUN_JOB, RUN_MACHINE, RUN_PROCESS, RUN_GPU, RUN_FIGURE, RUN_KIND
 /* The signals of the job. The machine, processes and GPUs have the fields of proc/sample.h. A
  * series that the job reports has only signal 0. */
 enum run_job_signal {
-    JOB_MEMORY,    /* memory charged to the job's cgroup; without a cgroup, the same as JOB_TREE */
+    JOB_MEMORY,    /* memory of the job: JOB_CHARGE or, without a cgroup, JOB_TREE */
     JOB_TREE,      /* memory of the job's processes with shared pages counted once: lower bound */
     JOB_TREE_HIGH, /* memory of the job's processes with shared pages counted once: upper bound */
     JOB_UNIQUE,    /* sum of the unique memory of the job's processes */

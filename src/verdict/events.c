@@ -130,7 +130,7 @@ struct jumps {
     /* Number of jumps since the last release, and in the longest earlier sequence without a
      * release. */
     unsigned run, lost;
-    /* Baseline after the first event, the last event and the second to last event. */
+    /* Baseline after the first event, after the last event, and after the event before the last. */
     double first, last, last_but_one;
     double later; /* sum of the jumps at all events but the first, in bytes */
     double jump[VERDICT_EVENTS];

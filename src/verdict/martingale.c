@@ -1,4 +1,5 @@
-/* A conformal test martingale on ranks, a mixture over powers and over onsets. */
+/* Computes a conformal test martingale on ranks: a mixture of bets that differ in power and
+ * onset. */
 #include "verdict/martingale.h"
 
 #include <math.h>

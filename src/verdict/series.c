@@ -107,7 +107,7 @@ static bool clock_accept(struct verdict_series *v, int64_t t_ns)
     } else if (v->samples == 1) {
         v->clock.typical_dt_s = dt;
     } else {
-        /* Move the running median of the sampling interval a tenth towards DT. */
+        /* Raise or lower the estimated median of the sampling interval by a tenth, towards DT. */
         v->clock.typical_dt_s *= dt > v->clock.typical_dt_s ? 1.1 : 1 / 1.1;
         if (v->clock.typical_dt_s < 1e-6)
             v->clock.typical_dt_s = 1e-6;

@@ -35,13 +35,14 @@ enum verdict_leak verdict_word_leak(enum verdict_word word);
 /* Options of a series. Zero selects the default in brackets. */
 struct verdict_options {
     double alpha; /* probability of a false alarm over a whole run, at most 0.5 [0.01] */
-    /* Growth since the start is judged after this many seconds if no epoch end is known. [840] */
+    /* Growth since the start is judged after this many seconds if no epoch end is known; after
+     * twice as many if steps are known. [840] */
     double warmup_s;
     /* Replaces warmup_s for a table without times, in steps. [200] */
     uint64_t warmup_steps;
     double material_fraction; /* growth below this fraction of the baseline is noise [0.025] */
-    /* A late rise by more than this fraction of the baseline is judged at once. A smaller rise is
-     * judged after it has lasted half as long as the time before it. [0.2] */
+    /* If a late rise is larger than this fraction of the baseline, it can be judged early.
+     * Otherwise it is judged after it has lasted half as long as the time before it. [0.2] */
     double late_rise;
     uint64_t steps_per_epoch; /* number of steps per epoch set by the user; marks may replace it */
     /* True if a reading of 0 is valid; if false, 0 means that the process has exited. */
@@ -52,10 +53,11 @@ struct verdict_options {
 struct verdict_event {
     double step;
     float t_s; /* running time of the series in seconds */
-    /* Bytes at step ends. Before the event: the lowest of the last three, and the last one. After
-     * it, until the next event of its kind: the first, the lowest of the second to fourth, and the
-     * lowest of the first eight. Several readings are stored, because the event may still be in
-     * progress at the first step end, and some of its memory is freed soon after. */
+    /* Bytes at step ends. Before the event: the lowest of the last three, and the last one.
+     * After the event, until the next one of its kind: the first, the lowest of the second to
+     * fourth, and the lowest of the second to eighth (the first as long as there is no second).
+     * Several are stored because the event may still be in progress at the first step end, and
+     * some of its memory is freed soon after. */
     float before_low, before_last;
     float after_first, after_low, after_lowest;
     uint32_t reading; /* number of readings at step ends before the event */
