@@ -1,5 +1,5 @@
-/* Reads .eh_frame_hdr's sorted table, finds the description of one function, and runs its call
- * frame program up to one address. Names follow the DWARF standard and the LSB's chapter on
+/* Reads the sorted table in .eh_frame_hdr, finds the FDE of a function, and runs the FDE's call
+ * frame program up to the given address. Names follow the DWARF standard and the LSB's chapter on
  * .eh_frame. */
 #include "heap/cfi.h"
 
@@ -101,7 +101,7 @@ struct machine {
 static uint64_t read_form(struct cfi_cursor *c, uint8_t form)
 {
     switch (form) {
-    case 0x0: /* the pointer is a full address */
+    case 0x0: /* an absolute address of 8 bytes */
     case 0x4:
     case 0xc:
         return cfi_unsigned(c, 8);
@@ -209,7 +209,8 @@ static bool read_common(struct cfi_cursor c, struct common *ret)
     return !c.is_bad;
 }
 
-/* Finds the FDE for IP: the sorted table's last entry at or before IP points to it. */
+/* Finds the FDE for IP. The table is sorted by address; its last entry whose address is at most IP
+ * contains the address of the FDE. */
 static int find_entry(const struct cfi_section *s, uint64_t ip, uint64_t *ret)
 {
     struct cfi_cursor c = cfi_cursor_at(s, s->header);
@@ -295,7 +296,7 @@ static int64_t factor(const struct machine *m, int64_t v)
     return (int64_t)((uint64_t)v * (uint64_t)m->common->data_align);
 }
 
-/* Runs OP if it defines the CFA; returns false for other operations. */
+/* If OP defines the CFA, runs OP and returns true. */
 static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     uint64_t reg;
@@ -326,7 +327,7 @@ static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
     }
 }
 
-/* Runs OP if it defines where a register is saved; returns false for other operations. */
+/* If OP defines where a register is saved, runs OP and returns true. */
 static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     if (op < OP_OFFSET || (op > OP_REGISTER && op < OP_EXPRESSION) ||
@@ -358,8 +359,7 @@ static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
         read_expression(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
         break;
-    default: /* the register is saved in another register, or its value, not its address, is CFA +
-                offset */
+    default: /* OP_REGISTER: saved in another register; OP_VAL_OFFSET: the value is CFA + offset */
         cfi_uleb(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
     }

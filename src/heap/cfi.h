@@ -1,12 +1,11 @@
-/* Call frame information: finds the rule that leads from an instruction to the caller of its
- * function. Uses the library's .eh_frame_hdr, whose bytes are untrusted. x86-64 only. */
+/* Call frame information: finds the unwind rule for an instruction, which describes how to find the
+ * caller's frame. Reads the library's .eh_frame_hdr, whose bytes are untrusted. x86-64 only. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The segment that contains .eh_frame_hdr and .eh_frame, with its contents and its address in the
- * library. */
+/* The segment that contains .eh_frame_hdr and .eh_frame. */
 struct cfi_section {
     const uint8_t *bytes;
     size_t len;
@@ -16,7 +15,7 @@ struct cfi_section {
 
 /* How to compute the start of the caller's frame (the CFA). */
 enum cfi_cfa {
-    CFI_CFA_NONE = 0,   /* the CFA is unknown, or its computation is too rare to be cached */
+    CFI_CFA_NONE = 0,   /* the CFA is unknown, or the rule for it has none of the forms below */
     CFI_CFA_END,        /* there is no caller, because the thread started here */
     CFI_CFA_SP,         /* sp + offset */
     CFI_CFA_FP,         /* rbp + offset */

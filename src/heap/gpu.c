@@ -126,8 +126,8 @@ static void keep_largest(struct heap_oom *ret)
     }
 }
 
-/* Returns the slot for the failed request that has this NUMBER. The slot of the first request is
- * never reused, because later failures are often consequences of the first. */
+/* Returns the slot for failed request number NUMBER. The slot of the first request is never reused,
+ * because later failures are often consequences of the first. */
 static struct heap_oom *oom_place(struct heap_header *h, uint64_t number)
 {
     return &h->ooms[number == 1 ? 0 : 1 + (number - 2) % (HEAP_OOMS - 1)];

@@ -28,7 +28,7 @@ struct heap_thread {
     /* Above 0 while the library runs, including in signal handlers that interrupt it. No samples
      * are taken then. */
     uint32_t busy;
-    /* Above 0 while this thread maps arenas whose objects are counted individually. */
+    /* If this is above 0, the mappings of this thread are not counted. */
     uint32_t no_maps;
     uintptr_t stack_end; /* highest address of this thread's stack, or 0 while unknown */
     uintptr_t stack_low; /* the stack is known to be mapped down to this address */
@@ -45,7 +45,7 @@ struct heap_process {
     _Atomic(uint32_t) state; /* enum heap_state */
     uint64_t base_interval;  /* requested sampling interval in bytes */
     bool wants_python_small;
-    /* pid of ebb; direct children of ebb create their table when they start */
+    /* pid of ebb; a process whose parent is ebb creates its table when it starts */
     uint64_t parent;
     /* Number of seccomp filters of ebb itself; a process with more filters is sandboxed. */
     uint64_t filters;
@@ -88,8 +88,8 @@ static inline bool heap_spin(_Atomic(uint32_t) *lock, int spins)
     return false;
 }
 
-/* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that pages which
- * were never written stay unallocated. Not thread-safe. Preserves errno. */
+/* Zeroes LEN bytes of whole pages in .bss. Uses MADV_DONTNEED if system calls are permitted, so
+ * that pages that were never written do not take up memory. Not thread-safe. Preserves errno. */
 void heap_zero(void *pages, size_t len);
 /* Copies LEN bytes into the text section. If the section is full, counts a drop and returns {0,
  * 0}. */

@@ -62,9 +62,9 @@ HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
 extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
-/* Returns true for a library that precedes this library. A definition of the functions in such a
- * library is a hook that calls this library's hook, so calling that definition would recurse
- * without end. */
+/* Returns true for a library that precedes this library. If such a library defines the functions,
+ * its definitions are hooks too, and they call this library's hooks. Calling them from here would
+ * recurse without end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = HEAP_LOAD_ACQUIRE(before_count);
@@ -110,19 +110,20 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
 static __attribute__((constructor)) void find_reports_at_start(void)
 {
     bool is_behind = false;
-    /* in a library that was loaded late, the hook is not reached by calls from other libraries */
+    /* If this library was loaded late, calls from other libraries do not reach its hooks. */
     if (!modules_is_late())
         dl_iterate_phdr(find_behind_us, &is_behind);
     HEAP_STORE_RELEASE(has_started, 1);
 }
 
-/* Maximum number of relocations whose library is searched. It is small because before glibc 2.35
- * each lookup searches all libraries. The first few relocations cover most libraries that the
- * caller was linked with. */
+/* Maximum number of relocations to follow. It is small, because before glibc 2.35 finding the
+ * library of one address takes a search of all libraries. The first few relocations lead to most
+ * libraries that the caller was linked with. */
 enum { LOOKS_MAX = 64 };
 
-/* Finds the functions in the libraries that the library of MAP calls into. Code of MAP's library is
- * running now, so that library stays loaded, and so do the libraries that it calls into. */
+/* Finds the functions in the libraries that MAP's library calls. MAP's library stays loaded
+ * meanwhile, because this thread is running its code; therefore the libraries that it calls stay
+ * loaded too. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
 {
     struct module_relocations r;
@@ -134,7 +135,7 @@ static bool find_in_bound(const struct module_map *map, struct real *ret)
             return false;
         to = __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);
         if (to - map->start < map->end - map->start || to - last.start < last.end - last.start)
-            continue; /* the symbol is not bound yet, or its library was searched already */
+            continue; /* the symbol is not bound yet, or the library was already searched */
         looks++;
         if (modules_map(to, &last) && find_in(last.base, last.headers, last.header_count, ret))
             return true;

@@ -1,11 +1,12 @@
-/* Attaches the hooks to a process that started without this library. The dynamic linker has bound
- * the process's calls already, so the hooks are written into the GOT slots of every loaded module.
- * A slot is one aligned word, so a thread that calls through it reaches either the old or the new
- * function.
+/* Attaches the hooks to a process that started without this library. The dynamic linker has
+ * already bound the process's calls, so the hooks are written into the GOT slots of every loaded
+ * module. A slot is one aligned word, so a thread that calls through a slot reaches either the
+ * old or the new function.
  *
- * The hooked functions are the exported symbols of this library. The real definition of each is the
- * first one in the order of loading. A slot is changed only if it is bound to that definition or
- * not bound yet, so a module with its own allocator keeps that allocator. */
+ * The hooked functions are the exported symbols of this library. The real definition of each
+ * function is the one in the module that was loaded first. A slot is changed only if it is bound
+ * to the real definition or not bound yet, so a module with its own allocator keeps that
+ * allocator. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -38,10 +39,11 @@ HOOK int ebb_heap_attach_python(void);
 /* Hooks modules that were loaded since the last call. */
 HOOK void ebb_heap_refresh(void);
 /* ebb_heap_detach_python undoes ebb_heap_attach_python, and ebb_heap_detach undoes ebb_heap_attach.
- * Each returns 1, or 0 if something could not be undone yet; it may then be called again. */
+ * Both return 1 on success. They return 0 if something could not be undone yet; the caller may then
+ * try again. */
 HOOK int ebb_heap_detach_python(void);
 HOOK int ebb_heap_detach(void);
-/* Number of slots that the last call of any function above has changed. */
+/* Returns the number of slots that the last call of a function above changed. */
 HOOK uint32_t ebb_heap_slots(void);
 
 /* ---- the hooks and their real functions ---- */
@@ -369,8 +371,8 @@ __attribute__((used)) static nothing_fn *choose_locked(void)
 
 HOOK void ebb_heap_locked(void) __attribute__((ifunc("choose_locked")));
 
-/* Starts a task of this thread. Returns false if another thread of this process runs a task. A
- * child of fork ignores the task of a thread that only its parent has. */
+/* Makes this thread the one that runs a task. Returns false if another thread of this process is
+ * running a task. In the child of a fork, a task that the parent was running does not count. */
 static bool take_task(int32_t pid)
 {
     int32_t owner = atomic_load(&task_owner);
@@ -421,9 +423,10 @@ static bool has_search_path(const struct module_map *map)
     return false;
 }
 
-/* dlopen determines the library that calls it, and searches that library's own path for names
- * without a slash and for dependencies. In cases where this matters, the hook makes a tail call, so
- * that dlopen sees the original caller. ebb_heap_refresh then finds the new modules later. */
+/* Returns true if the hook may call dlopen itself. dlopen searches the path of the library that
+ * calls it, for names without a slash and for dependencies. If that path matters, the hook makes a
+ * tail call instead, so that dlopen sees the original caller. ebb_heap_refresh then finds the new
+ * modules later. */
 static bool may_call_dlopen(const char *file, const void *caller)
 {
     struct module_map map;

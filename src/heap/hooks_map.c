@@ -111,8 +111,8 @@ HOOK void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t o
     return map_real(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
-/* Samples are removed before the real call, because another thread may receive the addresses right
- * after the call. */
+/* Removes the samples before the real call, because right after that call another thread may map
+ * the same addresses. */
 HOOK int munmap(void *addr, size_t len)
 {
     if (!is_arena(__builtin_return_address(0)))

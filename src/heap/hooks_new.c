@@ -46,13 +46,13 @@ static _Atomic(uintptr_t) next[NEXT_COUNT];
 
 /* ---- look-up ----
  *
- * The look-up follows the order of the dynamic linker: first the libraries loaded at program start,
- * then the caller's libraries, because libstdc++ may have been loaded later together with another
- * library.
+ * The look-up follows the order of the dynamic linker: first the libraries loaded at program
+ * start, then the caller's libraries. The second step is needed because libstdc++ may have been
+ * loaded later, together with another library.
  *
- * dlsym is not used, because it could deadlock: another thread may hold the linker's lock while it
- * loads a library whose constructor waits for this thread. dl_iterate_phdr takes a different lock,
- * and code of the job runs under that lock only in callbacks that the job passes to
+ * dlsym is not used, because it could deadlock: another thread may hold the linker's lock while
+ * it loads a library whose constructor waits for this thread. dl_iterate_phdr takes a different
+ * lock, and code of the job runs under that lock only in callbacks that the job passes to
  * dl_iterate_phdr. In a child of fork that lock may stay held for ever, so the first look-up is
  * early and finds all symbols. */
 
@@ -68,7 +68,7 @@ struct search {
 
 /* Number of modules at program start; 0 while the program is starting. */
 static _Atomic(uint32_t) modules_at_start;
-/* True if some operators were looked up after the start. */
+/* True if some operators were found in libraries that were loaded after the start. */
 static _Atomic(uint32_t) has_late;
 
 static enum rank rank_of(const struct dl_phdr_info *info, const struct search *s)
@@ -94,7 +94,7 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
         s->is_behind_us = s->is_behind_us || is_us;
         return 0;
     }
-    /* A module that defines one of the operators also defines the first of them. */
+    /* A module that defines any of the operators also defines symbols[0]. */
     if (!module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) ||
         !module_names_find(&names, symbols[0]))
         return 0;
@@ -146,7 +146,7 @@ void hooks_new_unloaded(void)
         search(NULL, &s);
 }
 
-/* ---- fallbacks without a C++ library: the process can neither throw nor catch ---- */
+/* ---- fallbacks for a process without a C++ library, which can neither throw nor catch ---- */
 
 static void *plain_or_null(size_t size)
 {

@@ -1,4 +1,4 @@
-/* Hooks for calls that do not allocate but change how the library has to behave. */
+/* Hooks for calls that do not allocate but after which the library must behave differently. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -22,8 +22,8 @@ HOOK int dlclose(void *handle)
     return result;
 }
 
-/* Called when the job is about to enter a sandbox. The sandbox may kill the job for a system call
- * that it does not expect. */
+/* Called when the job is about to enter a sandbox, which may kill the job for any system call that
+ * the library makes. */
 static void note_sandbox(void)
 {
     HEAP_STORE(heap_process.is_confined, 1);
@@ -53,7 +53,7 @@ HOOK int prctl(int option, ...)
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-/* Makes a system call directly while the real syscall function is being looked up. */
+/* Makes a system call directly, for calls before the real syscall function is known. */
 static long call_kernel(long number, const long a[6])
 {
 #if defined(__x86_64__)
@@ -100,12 +100,12 @@ HOOK long syscall(long number, ...)
 
 /* ---- a sanitizer's runtime in the job ----
  *
- * When a sanitizer's runtime starts, it calls these functions to get its settings, so this library
- * detects the sanitizer before the first sample. The runtime tracks every block itself, and reports
- * calls that look wrong. The hooks then only pass calls through. */
+ * When a sanitizer's runtime starts, it calls these functions to get its settings. Defining them
+ * is how this library detects the sanitizer before the first sample. The runtime tracks every
+ * block itself and reports invalid calls, so from then on the hooks only forward calls. */
 
-/* The hooks must not pass pointers to malloc_usable_size, because the runtime would report an
- * invalid pointer as an error of the job. */
+/* Stops the hooks from calling malloc_usable_size, where the runtime would report an invalid
+ * pointer as an error of the job. */
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \
     HOOK const char *name(void)                                                                    \

@@ -15,7 +15,7 @@ enum { RESOLVE_NOT_YET, RESOLVE_NOW, RESOLVE_DONE };
 static _Atomic(int) resolve_state;
 static uintptr_t allocator_start, allocator_end;
 
-/* ---- arena for the allocations of dlsym itself; its memory is never reused ---- */
+/* ---- arena for the allocations of dlsym, whose memory is never reused ---- */
 
 static _Alignas(ALIGNMENT) char arena[ARENA_BYTES];
 static _Atomic(size_t) arena_used;
@@ -129,8 +129,8 @@ static void find_others(hooks_find_fn *find)
     hooks_real.syscall = FIND(syscall);
 }
 
-/* Looks up all functions. Four of them may be called during the look-up; these are set last, all at
- * once. */
+/* Looks up all functions. malloc, calloc, realloc and free may be called during the look-up, so
+ * they are set last. */
 static void find_all(hooks_find_fn *find)
 {
     find_others(find);
@@ -150,7 +150,7 @@ static void find_all(hooks_find_fn *find)
     bool had_arena = !atomic_compare_exchange_strong(&hooks_real.free, &first, next_free);
     hooks_real.realloc = had_arena ? realloc_but_arena : next_realloc;
     if (had_arena)
-        /* Another library's malloc_usable_size must not be called with blocks of the arena. */
+        /* The real malloc_usable_size must not be called with blocks of the arena. */
         hooks_real.malloc_usable_size = NULL;
 }
 

@@ -28,7 +28,7 @@
 #define SOCKET_SUFFIX ".heap"
 
 /* Number of attempts to create the table. An attempt may fail for a moment, because the socket's
- * queue is full or no descriptor is free, so the next samples try again. */
+ * queue is full or no descriptor is free; a later sample then tries again. */
 enum { TRIES = 8 };
 enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
 /* life_detach waits at most one second for threads inside a section: DRAIN_TRIES pauses of
@@ -44,9 +44,9 @@ struct life_page {
     _Atomic(uint32_t) is_locked; /* lock held by the one thread that creates or closes the table */
     _Atomic(int32_t) pid;        /* pid of this process; 0 before it is queried */
     uint32_t tries;              /* number of failed attempts to create a table */
-    /* Number of threads inside a section, as a sum of counters on several cache lines. The counters
-     * are in this page because a fork must reset them: the parent's other threads do not exist in
-     * the child. */
+    /* The sum of these counters is the number of threads inside a section. Several cache lines
+     * share the load. The counters are in this page because a fork must reset them: the parent's
+     * other threads do not exist in the child. */
     struct {
         _Alignas(64) _Atomic(uint32_t) count;
     } inside[SECTION_SHARDS];
@@ -109,8 +109,7 @@ bool life_settings(const char *heap, const char *socket, struct heap_process *re
     return !is_off;
 }
 
-/* Reads an environment variable, but not by getenv, because the program may define its own
- * getenv. */
+/* Reads an environment variable without getenv, because the program may define its own getenv. */
 static const char *variable(const char *name)
 {
     size_t len = strlen(name);
@@ -138,7 +137,7 @@ static bool set_address(const char *socket)
  * on failure. */
 static void *map_pages(size_t len, int flags, int fd)
 {
-    /* The last argument is passed on the stack, where an int would leave half of the slot
+    /* The last argument is passed on the stack, where an int would leave half of its slot
      * undefined. */
     long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, (off_t)0);
     return p == -1 ? NULL : (void *)p;
@@ -197,10 +196,9 @@ bool life_start(void)
 }
 
 /* Starts profiling. Most processes of a job take no sample and create no table. A direct child of
- * ebb creates its table at once, before the program can install a seccomp filter, because the
- * system calls that create a table might then kill the program. It is not enough to look out for
- * new filters later, because the hooks do not see a filter that the program installs by a raw
- * system call. */
+ * ebb creates its table at once, before the program can install a seccomp filter, which might kill
+ * the program for the system calls that create a table. Checking for new filters later is not
+ * enough, because the hooks do not see a filter that the program installs by a raw system call. */
 __attribute__((constructor)) static void begin(void)
 {
     is_late = modules_is_late();
@@ -235,8 +233,8 @@ static void close_fd(int fd)
     syscall(SYS_close, fd);
 }
 
-/* Moves FD above the standard streams. If the job has closed one of its standard streams, FD may
- * have that stream's number, and the job's output would go into FD. */
+/* Moves FD above the standard streams. If the job has closed a standard stream, FD may have that
+ * stream's number, and the job would write its output to FD. */
 static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
@@ -480,9 +478,9 @@ static _Atomic(uint32_t) *section_of(const struct heap_thread *t)
                 .count;
 }
 
-/* The count of threads in a section is raised before the state is read, and life_detach changes the
- * state before it reads the counts. All four accesses are sequentially consistent, so at least one
- * side sees the other's change. */
+/* This function raises the count before it reads the state, and life_detach changes the state
+ * before it reads the counts. All four accesses are sequentially consistent, so at least one side
+ * sees the other's change. */
 bool life_enter(const struct heap_thread *t)
 {
     if (HEAP_LOAD_ACQUIRE(heap_process.state) == HEAP_OFF)
@@ -532,7 +530,7 @@ static bool wait_for_sections(void)
 }
 
 /* Turns profiling off while holding the lock, so that no other thread is creating a table at that
- * moment. Returns false if another thread did not release the lock in time. */
+ * moment. Returns false if another thread held the lock for too long. */
 static bool turn_off(void)
 {
     for (int tries = 0; !lock_page(); tries++) {

@@ -19,29 +19,29 @@ uint64_t life_filters(const char *status);
  * the environment has become available, which may be in another library's constructor, and at the
  * latest in our own constructor. Returns false if the decision has not been made yet. */
 bool life_start(void);
-/* Begins a section in which this thread may use the table. Returns false, and begins no section, if
- * profiling is off. Sections nest. life_detach waits until all threads have left their sections.
- * Sections cost nothing in a preloaded library, which is never detached. */
+/* Begins a section in which this thread may use the table. Returns false and begins no section if
+ * profiling is off. Sections nest. life_detach waits until all threads have left their sections. A
+ * preloaded library is never detached, so its sections cost nothing. */
 bool life_enter(const struct heap_thread *t);
 void life_leave(const struct heap_thread *t);
 /* Sets this thread's countdown after the thread has found profiling off. */
 void life_rest(struct heap_thread *t);
-/* Turns profiling on in a running process, for a library that was loaded late: sets the socket, the
- * sampling interval in bytes (0: default) and the number of seccomp filters that ebb knows of, and
- * creates the table. Returns NULL, or the reason for a failure. */
+/* Turns profiling on in a running process, in a library that was loaded late. Sets the socket, the
+ * sampling interval in bytes (0: default) and the number of ebb's own seccomp filters, and creates
+ * the table. Returns NULL, or the reason for a failure. */
 const char *life_attach(const char *socket, uint64_t interval, uint64_t filters);
 /* Turns profiling off again and unmaps the table. Returns false if a thread stayed in its section
  * for too long; the table then stays mapped until the next call. */
 bool life_detach(void);
-/* Pauses for a tenth of a millisecond, while this thread waits for another. */
+/* Sleeps for 0.1 ms, for threads that wait for another thread. */
 void life_pause(void);
 /* Turns profiling off until the process exits. */
 void life_give_up(void);
 bool life_is_given_up(void);
 /* Returns true if this process has a table to write into. Preserves errno. */
 bool life_is_on(void);
-/* Creates the memfd, maps it and sends it to ebb. One thread does this; the other threads take no
- * samples meanwhile. Returns false if there is no table. Preserves errno. */
+/* Creates the memfd, maps it and sends it to ebb. While one thread does this, the other threads
+ * take no samples. Returns false if there is no table. Preserves errno. */
 bool life_make_table(void);
 /* Unmaps the parent's table in the child of a fork; the first sample creates a new one. */
 void life_forked(void);

@@ -7,12 +7,12 @@
 enum {
     PAGE = 4096,
     ENTRY_MASK = 0xffff, /* bits of a cell that hold the entry's number + 1 */
-    /* In kind_turn, the kind is in the bits below this one. The bits from this one on count how
-     * often the entry was used. */
+    /* kind_turn holds the kind in the bits below TURN_SHIFT. The higher bits count how often the
+     * entry was used. */
     TURN_SHIFT = 4,
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
-    /* From this number of live samples on, live_thin makes room. */
+    /* number of live samples at which live_thin starts to remove samples */
     NEARLY_FULL = HEAP_LIVE / 4 * 3,
 };
 _Static_assert((int)HEAP_LIVE < (int)ENTRY_MASK, "an entry's number fits in a cell");
@@ -61,8 +61,8 @@ static void release_entry(uint32_t entry)
     } while (!atomic_compare_exchange_weak(&free_head, &head, next));
 }
 
-/* Fills an entry. Every store is a release, because a reader outside the process must see ptr 0
- * before any of the new values. */
+/* Fills an entry. All stores are releases, so that a reader in another process sees ptr 0 before
+ * any of the new values. */
 static void fill_entry(struct heap_live *e, uint64_t p, const struct live_sample *sample)
 {
     uint32_t turn = HEAP_LOAD(e->kind_turn) >> TURN_SHIFT;
@@ -110,7 +110,7 @@ static uint32_t fingerprint(uintptr_t p)
     return live_bit(p) / LIVE_BUCKETS << 23 | mixed << 16;
 }
 
-/* Returns true if CELL has a sample with the filter bit BIT. CELL must be in the bucket that BIT
+/* Returns true if the sample in CELL has the filter bit BIT. CELL must be in the bucket that BIT
  * selects. */
 static bool has_bit(uint32_t cell, uint32_t bit)
 {
@@ -194,8 +194,8 @@ static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uin
     return NULL;
 }
 
-/* Removes P from the index. Afterwards only the caller uses P's entry. Returns NONE if P is not in
- * the index. */
+/* Removes P from the index. From then on, only the caller uses P's entry. Returns NONE if P is not
+ * in the index. */
 static uint32_t claim(struct heap_table *t, uintptr_t p)
 {
     for (;;) {

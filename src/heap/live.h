@@ -20,10 +20,10 @@ enum { LIVE_FILTER_BITS = 1 << 21, LIVE_BUCKETS = 1 << 12, LIVE_CELLS = 16 };
 
 extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
-/* Returns the filter bit of P. Programs allocate and free neighbouring blocks together, so pointers
- * within the same 8 KiB have their bits in one cache line of the filter. The position within that
- * line also depends on the 8 KiB range. Otherwise large blocks would all have the same position,
- * because they start at the same offset in a page. */
+/* Returns the filter bit of P. Programs allocate and free neighbouring blocks together, so all
+ * pointers in the same 8 KiB have their bits in one cache line of the filter. The position in that
+ * line also depends on the 8 KiB range, because large blocks all start at the same offset in a page
+ * and would otherwise get the same position. */
 static inline uint32_t live_bit(uintptr_t p)
 {
     uint64_t stretch = (uint64_t)(p >> 13) * UINT64_C(0x9e3779b97f4a7c15);
@@ -47,7 +47,7 @@ struct live_sample {
 
 /* Adds a sample for P; called before P is returned to the program. Removes an old sample at P
  * first. Returns false if the table is full; the caller may then call live_thin and try again. If
- * that fails too, the caller counts the drop. */
+ * the second attempt also fails, the caller counts the drop. */
 bool live_add(const void *p, const struct live_sample *sample);
 /* Removes the sample at P; called before P is freed. Returns false if P was not sampled. */
 bool live_end(const void *p, struct live_sample *ret);

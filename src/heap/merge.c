@@ -4,7 +4,8 @@
 #include "heap/modules.h"
 #include "heap/python.h"
 
-/* The merged stack, innermost frame first. If it is full, outermost frames are lost. */
+/* The merged stack, innermost frame first. If it is full, the remaining outer frames are
+ * dropped. */
 struct merged {
     uint64_t *words;
     size_t count, max;

@@ -4,8 +4,8 @@
 #include <elf.h>
 #include <string.h>
 
-/* glibc adds the load bias to the addresses in the dynamic section. In some other libcs, that
- * section keeps the addresses of the file. */
+/* glibc adds the load bias to the addresses in the dynamic section. Some other libcs leave the
+ * addresses as they are in the file. */
 static uintptr_t dynamic_address(uintptr_t base, const ElfW(Dyn) * d)
 {
     return d->d_un.d_ptr < base ? base + d->d_un.d_ptr : d->d_un.d_ptr;

@@ -1,6 +1,6 @@
 /* Looks up symbols in the symbol table of a loaded module. dlsym cannot be used, because it takes
- * the dynamic linker's lock: a thread inside malloc would wait for another thread's dlopen, which
- * may in turn wait for the first thread. */
+ * the dynamic linker's lock. A thread inside malloc would then wait for another thread's dlopen,
+ * which may in turn wait for the first thread. */
 #pragma once
 
 #include <link.h>

@@ -15,7 +15,7 @@ enum { PATIENCE_SPINS = 20000 };
 struct known {
     _Atomic(uintptr_t) start; /* 0: unloaded */
     _Atomic(uintptr_t) end;
-    /* Generation in which the module was last found unchanged. */
+    /* generation in which the module was last known to be loaded */
     _Atomic(uint32_t) generation;
 };
 
@@ -76,8 +76,8 @@ static void mark_unloaded(struct heap_table *t, uint32_t i)
     t->modules[i].is_gone = 1;
 }
 
-/* Finds modules that were unloaded since the last sweep. The memory of these modules may be
- * unmapped, so only the linker's list of addresses is read. */
+/* Finds modules that were unloaded since the last sweep. Their memory may be unmapped, so the sweep
+ * reads only the linker's list of addresses. */
 static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
 {
     uintptr_t start, end;

@@ -22,7 +22,7 @@ uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip);
 
 /* ---- functions for the unwinder, which also needs a library's call frame information ---- */
 
-/* Another thread held the lock for too long; the caller may try again. */
+/* returned by modules_add if another thread held the lock for too long; the caller may try again */
 enum { MODULE_BUSY = UINT16_MAX };
 
 /* A library as mapped by the dynamic linker. The pointers are valid while it is loaded. */
@@ -41,7 +41,7 @@ bool modules_map(uintptr_t ip, struct module_map *ret);
 /* Returns true if ADDRESS is in the module that INFO of dl_iterate_phdr describes. */
 struct dl_phdr_info;
 bool modules_contain(const struct dl_phdr_info *info, uintptr_t address);
-/* Returns true if this library was loaded into a running process rather than at program start. */
+/* Returns true if this library was not preloaded but loaded into a running process. */
 bool modules_is_late(void);
 /* Finds the start and end of the library around IP without touching the library's memory. */
 bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end);

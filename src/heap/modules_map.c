@@ -1,6 +1,6 @@
-/* Finds the module that contains an address. From glibc 2.35 on, this needs no lock. With older
- * versions it needs dl_iterate_phdr, which takes one of the linker's locks, as gcc's unwinder does
- * for every exception. */
+/* Finds the module that contains an address. From glibc 2.35 on, this takes no lock. Older versions
+ * require dl_iterate_phdr, which takes one of the linker's locks. gcc's unwinder takes the same
+ * lock for every exception. */
 #include "heap/modules.h"
 
 #include <elf.h>

@@ -1,5 +1,5 @@
-/* Writes the notes of the probes, in the format of SystemTap's sys/sdt.h. That header is not used,
- * because the compilers for other systems have only the headers of libc. */
+/* Writes the ELF notes that describe the probes, in the format of SystemTap's sys/sdt.h. That
+ * header is not used, because cross compilers come only with the headers of libc. */
 #include "heap/probes.h"
 
 /* The section in which tracers find the semaphores. */
@@ -8,11 +8,11 @@
 LISTENERS volatile uint16_t probes_alloc_listeners = 0;
 LISTENERS volatile uint16_t probes_free_listeners = 0;
 
-/* The layout of a note: the sizes of its name and content, type 3, and the name. The content is the
- * address of the nop, the address of a section that shows whether the file was prelinked, the
- * address of the semaphore, the provider, the probe's name and its arguments. An argument is its
- * size in bytes, @, and the operand. The addresses are fixed when the library is linked, because
- * the section with the notes is not loaded. */
+/* The layout of a note: the sizes of its name and its content, type 3, and the name. The content
+ * consists of the address of the nop, the address of a section that shows whether the file was
+ * prelinked, the address of the semaphore, the provider, the probe's name and its arguments. Each
+ * argument is written as SIZE@OPERAND, with the size in bytes. The addresses are fixed when the
+ * library is linked, because the section with the notes is not loaded. */
 #define PROBE(name, semaphore, arguments)                                                          \
     "990: nop\n"                                                                                   \
     ".pushsection .note.stapsdt, \"\", \"note\"\n"                                                 \

@@ -15,7 +15,7 @@ extern volatile uint16_t probes_free_listeners HEAP_HIDDEN;
 void probes_fire_alloc(const void *p, uint64_t size, uint64_t weight);
 void probes_fire_free(const void *p);
 
-/* The contract does not cover mappings or GPU blocks. */
+/* The OpenTelemetry contract does not cover mappings or GPU blocks. */
 static inline bool probes_cover(enum heap_kind kind)
 {
     return kind == HEAP_KIND_MALLOC || kind == HEAP_KIND_NEW || kind == HEAP_KIND_PYTHON;

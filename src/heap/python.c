@@ -21,7 +21,7 @@ enum phase {
 enum {
     CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */
     CHECK_MAX = 256,    /* number of frames that are checked before the layout is trusted */
-    /* Number of attempts. A wrong layout fails every time; a stack in the middle of a change fails
+    /* Number of attempts. A wrong layout fails every time; a stack that is just being changed fails
      * only once. */
     CHECK_TRIES = 8,
     LINE_MAX = 1 << 28,
@@ -71,8 +71,8 @@ static inline bool is_of_type(uintptr_t object, const void *type, bool is_carefu
            there == (uintptr_t)type;
 }
 
-/* Reads the offset of the current instruction, and whether the frame has started to run its
- * function. */
+/* Reads the offset of the current instruction. Also finds out whether the frame has started to run
+ * its function. */
 static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, struct view *ret)
 {
     if (layout.instr != PYTHON_INSTR_POINTER) {
@@ -128,8 +128,8 @@ static inline bool innermost_frame(uintptr_t thread, bool is_careful, uintptr_t 
     return true;
 }
 
-/* Ends the frames of one evaluation loop: marks the outermost of them as the entry frame, or adds
- * an empty entry frame if there are none. */
+/* Ends the frames of one evaluation loop by marking the outermost frame as the entry frame. If the
+ * loop has no frames, adds an empty entry frame. */
 static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size_t *start)
 {
     if (*n > *start)
@@ -245,8 +245,8 @@ static void set_symbols(const struct python_symbols *s)
     HEAP_STORE_RELEASE(phase, FOUND);
 }
 
-/* Most interpreters are the program itself or a library that it links to. They are loaded before
- * the first thread starts. */
+/* Most interpreters are the program itself or a library that the program links to, so they are
+ * loaded before the first thread starts. */
 static __attribute__((constructor)) void find_at_start(void)
 {
     struct python_symbols s;
@@ -298,8 +298,8 @@ static void recognise(void)
 
 static void verify_layout(void)
 {
-    /* A read that checks its address needs a system call, and a sandbox may kill the process for
-     * that system call. */
+    /* Only a system call can read an address that may be invalid, and a sandbox may kill the
+     * process for that system call. */
     if (HEAP_LOAD(heap_process.is_confined)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;

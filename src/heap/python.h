@@ -9,14 +9,14 @@ struct python_frame {
     /* HEAP_FRAME_PYTHON | code | instruction. 0 for an evaluation loop that has not entered its
      * function yet: the loop is on the C stack, but no Python frame exists. */
     uint64_t word;
-    /* True if C code called the function: the frames of its callers belong to an outer evaluation
-     * loop on the C stack. */
+    /* True if C code called the function. The frames of its callers then belong to an outer
+     * evaluation loop on the C stack. */
     bool is_entry;
 };
 
 /* Detects the interpreter, its version, and whether its frames can be read. Called for every sample
- * and every arena; cheap once the result is final. Also hooks the allocator of small objects if
- * that is requested and this thread holds the GIL. */
+ * and every arena; once the result is final, a call costs almost nothing. Also hooks the allocator
+ * of small objects if that is requested and this thread holds the GIL. */
 void python_detect(void);
 /* Reads this thread's frames, innermost first, and returns their number. Returns 0 if the thread
  * has no frames or they are not readable. */

@@ -12,8 +12,8 @@ enum {
     TEXT_MAX = 4096,       /* maximum length of a name or a path in bytes */
     LINES_MAX = 128 << 10, /* maximum length of a line table in bytes */
     FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
-    /* How often a thread checks the lock before it gives up. This takes about ten microseconds, far
-     * longer than adding a code object. */
+    /* How often a thread checks the lock before it gives up. These checks take about ten
+     * microseconds, far longer than adding a code object takes. */
     SPINS = 4000,
     INDEX_BITS = 15,
 };
@@ -168,9 +168,9 @@ static uint64_t hash_text_end(uint64_t hash, uintptr_t text, const struct python
     return mix_code(mix_code(hash, c.count), end);
 }
 
-/* Returns a hash that distinguishes code objects that had the same address at different times. It
- * covers the number of the first line, the address of the line table, and the address, length and
- * last bytes of the file's path and of the name, but not the whole code object. */
+/* Returns a hash that distinguishes code objects that had the same address at different times. The
+ * hash covers only part of the code object: the first line number, the address of the line table,
+ * and the address, length and last bytes of the file's path and of the name. */
 static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
                           const struct python_symbols *symbols)
 {
@@ -202,8 +202,8 @@ static uint32_t add_code(uintptr_t code, const struct python_layout *l,
     return i;
 }
 
-/* Returns the slot of CODE. Takes a free slot if CODE has none; returns NULL if all slots that it
- * could have are taken. */
+/* Returns the slot of CODE. Takes a free slot if CODE has none. Returns NULL if other code objects
+ * occupy all slots that CODE may use. */
 static struct slot *code_slot(uintptr_t code)
 {
     size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -256,8 +256,8 @@ void python_code_reset(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         if (!HEAP_LOAD(slots[i].code))
-            /* an empty slot is not written, because that could allocate a page which was never
-             * touched */
+            /* Skips empty slots, because writing to a page that was never touched would allocate
+             * the page. */
             continue;
         HEAP_STORE(slots[i].code, 0);
         HEAP_STORE(slots[i].value, 0);

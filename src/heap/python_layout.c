@@ -40,11 +40,11 @@ static const struct python_layout layouts[] = {
 
 /* ---- _Py_DebugOffsets ---- */
 
-/* Words that have the same position in _Py_DebugOffsets of 3.13 and of 3.14. */
+/* words at the same position in _Py_DebugOffsets of 3.13 and 3.14 */
 enum { DEBUG_VERSION = 1, DEBUG_FREE_THREADED = 2 };
 
-/* One offset that the interpreter publishes: the index of its word in 3.13 and in 3.14, a number of
- * bytes to add to the offset, and the field that receives the sum. */
+/* One offset that the interpreter publishes. The first two fields are the index of its word in 3.13
+ * and in 3.14. FIELD receives the offset plus PLUS bytes. */
 static const struct published {
     uint8_t word_3_13, word_3_14;
     int8_t plus;

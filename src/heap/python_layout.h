@@ -1,5 +1,5 @@
-/* The layout of the CPython structures that describe a stack: a table per minor version, and
- * from 3.13 on the offsets that the interpreter publishes. */
+/* The layout of the CPython structures that describe a stack. It comes from a table with one entry
+ * per minor version, and from 3.13 on from the offsets that the interpreter publishes. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,8 @@ enum python_entry {
 
 /* Offsets of fields, in bytes from the start of the object. */
 struct python_layout {
-    uint16_t thread_frame; /* offset of the innermost frame, or of a pointer to it */
+    /* offset of the pointer to the innermost frame, or of the pointer to the cframe */
+    uint16_t thread_frame;
     bool has_cframe;
     uint16_t cframe_frame;
 
@@ -31,8 +32,7 @@ struct python_layout {
     enum python_entry entry;
     bool has_owner;
     uint8_t shim_owner; /* frames whose owner is at least this value are shims */
-    /* value of the owner field for frames of generators, whose function has always started to
-     * run */
+    /* owner of a generator's frame; such a frame has always started to run its function */
     uint8_t generator_owner;
 
     uint16_t code_first_line, code_file, code_name, code_lines;

@@ -30,8 +30,8 @@ static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the arenas were hooked.
-     * Negative if most of the unmapped arenas were mapped before that. */
+    /* Bytes of arenas mapped minus bytes of arenas unmapped, since the arenas were hooked. The
+     * result may be negative, because arenas that were mapped before may be unmapped. */
     arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
@@ -58,8 +58,8 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
     return p;
 }
 
-/* Allocates an object that is to be sampled. Returns NULL if the object is not to be sampled or
- * memory ran out; the caller then uses the original function. */
+/* Samples the object if the Poisson process chooses it, and allocates it. Otherwise, or if memory
+ * ran out, returns NULL; the caller then uses the original function. */
 static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;
@@ -254,8 +254,8 @@ static void decide_small(void)
     errno = saved;
 }
 
-/* Also returns true while it is undecided whether small objects are counted: if they are, the
- * objects in this arena will be counted one by one. */
+/* Also returns true while it is undecided whether small objects are counted, because the objects in
+ * this arena may later be counted individually. */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = HEAP_LOAD(arena_code);

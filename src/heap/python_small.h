@@ -10,7 +10,7 @@
 /* Records the address of the code that maps arenas. To be called when the interpreter is found. */
 void python_small_found(const struct python_symbols *symbols);
 /* Installs the wrappers if they are requested and can be installed now. MINE is the Python state of
- * this thread. Cheap once the result is final. */
+ * this thread. After the first success or refusal, calls cost almost nothing. */
 void python_small_install(const struct python_symbols *symbols, const void *mine);
 /* Removes the wrappers, so that they may be installed again. The caller holds the GIL. Returns
  * false if another tool, such as tracemalloc, has wrapped the wrappers; they then stay installed

@@ -7,7 +7,7 @@
 #include "heap/module_names.h"
 #include "heap/modules.h"
 
-/* Converts an object pointer to a function pointer, for which ISO C has no conversion. */
+/* Converts an object pointer to a function pointer. ISO C has no such conversion. */
 #define FUNCTION(t, name, ret)                                                                     \
     do {                                                                                           \
         void *at = module_names_address(t, name);                                                  \

@@ -20,7 +20,7 @@ struct python_arenas { /* PyObjectArenaAllocator */
     void (*free)(void *ctx, void *p, size_t size);
 };
 
-/* A symbol is NULL if this interpreter does not have it. */
+/* A symbol is NULL if this version of Python lacks it. */
 struct python_symbols {
     const char *(*get_version)(void);
     const unsigned long *version; /* from 3.11 on */

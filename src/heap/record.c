@@ -15,7 +15,7 @@ enum { SCRATCHES = 16 };
 
 struct scratch {
     _Alignas(64) _Atomic(uint32_t) is_taken;
-    size_t natives; /* number of native frames of the last sample taken with this buffer */
+    size_t natives; /* number of native frames in the sample for which this buffer was last used */
     struct unwind_frame native[HEAP_STACK_MAX];
     struct python_frame python[HEAP_STACK_MAX];
     uint64_t merged[HEAP_STACK_MAX];
@@ -178,7 +178,7 @@ static bool take_live(const void *p, struct live_sample *ret)
 {
     if (!life_is_on() || is_closed())
         return false;
-    /* The clock is read only after live_end, because most pointers that are passed to live_end are
+    /* The clock is read only after live_end succeeds, because most pointers passed to live_end are
      * false positives of the filter. */
     if (!live_end(p, ret))
         return false;
@@ -215,9 +215,9 @@ bool record_end(const void *p)
     return was_sample;
 }
 
-/* Returns the sampling interval for a sampled block that has grown to SIZE bytes. At that interval,
- * SIZE bytes have as many expected hits as the old bytes at their old interval plus the added bytes
- * at the current interval. */
+/* Returns the sampling interval for a sampled block that has grown to SIZE bytes. The interval is
+ * chosen so that the expected number of hits in SIZE bytes equals the sum of two parts: the old
+ * bytes at their old interval, and the added bytes at the current interval. */
 static uint64_t grown_interval(const struct live_sample *sample, size_t size)
 {
     double hits = (double)sample->size / (double)sample->interval +
@@ -225,8 +225,8 @@ static uint64_t grown_interval(const struct live_sample *sample, size_t size)
     return (uint64_t)((double)size / hits);
 }
 
-/* Returns the probability that the byte by which the block was sampled is among the SIZE bytes that
- * remain. */
+/* A sampled block has shrunk to SIZE bytes. Returns the probability that the byte that was hit is
+ * still in the block. */
 static double remaining_probability(const struct live_sample *sample, size_t size)
 {
     if (size >= sample->size)

@@ -23,9 +23,9 @@ bool record_end(const void *p);
  * sample again. */
 bool record_take(const void *p, struct live_sample *ret);
 /* Adds SAMPLE again, with its old stack, after realloc or mremap. The block is now at P and has
- * SIZE bytes. A block that shrank stays sampled with the probability that the sampled byte is in
- * the remaining part; an empty block is never sampled. One allocation and one free are added to the
- * call site, but header.samples stays unchanged. Preserves errno. */
+ * SIZE bytes. If the block has shrunk, it stays sampled with the probability that the sampled byte
+ * is in the remaining part; an empty block is never sampled. One allocation and one free are added
+ * to the call site, but header.samples stays unchanged. Preserves errno. */
 void record_again(void *p, size_t size, const struct live_sample *sample);
 /* For the child of a fork: releases the scratch buffers that other threads of the parent were
  * using. */

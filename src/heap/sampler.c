@@ -7,7 +7,7 @@
 
 #define SECOND_TICKS (UINT64_C(1000000000) >> TICK_SHIFT)
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
-/* The base interval for GPU blocks is this many times the interval for host memory, because GPU
+/* The base interval for GPU blocks is the interval for host memory times this number, because GPU
  * blocks are larger. */
 #define GPU_COARSER 4
 
@@ -17,16 +17,16 @@ enum {
     /* Units per token; a sample costs one token. The bucket holds the tokens of two seconds, so
      * that a burst, such as the start of a program, may spend them at once. */
     ONE = 64,
-    /* A single change multiplies the interval by at most 2^UP_MAX. Threads that have drawn their
-     * countdown at the old interval still take samples at the old rate, so the measured rate is too
-     * high for a moment. */
+    /* One update multiplies the interval by at most 2^UP_MAX. The measured rate is too high for a
+     * moment after an update, because threads that drew their countdown at the old interval still
+     * sample at the old rate. */
     UP_MAX = 3,
 };
 
 /* The sampling interval and its rate limit: one for host allocations, one for GPU blocks. */
 struct pace {
-    uint64_t coarser;               /* base interval divided by the requested interval */
-    uint64_t rate;                  /* samples per second in the long run */
+    uint64_t coarser; /* factor by which the base interval exceeds the requested interval */
+    uint64_t rate;    /* samples per second in the long run */
     _Atomic(uint64_t) interval_now; /* 0 means the base interval */
     _Atomic(uint64_t) floor;        /* 0 means the base interval */
     /* The high bits are the tick of the last refill, the low bits the tokens. */
@@ -192,8 +192,8 @@ int64_t sampler_draw(uint64_t *random, uint64_t interval)
 
 /* ---- the countdown ---- */
 
-/* Draws the next countdown. 1 is subtracted from the draw, because a draw of 1 has to hit the very
- * next byte, and only a negative countdown is a hit. */
+/* Draws the next countdown. A draw of 1 must hit the very next byte, but only a negative countdown
+ * is a hit, so 1 is subtracted from the draw. */
 static void draw_next(struct heap_thread *t)
 {
     t->interval = sampler_interval();
@@ -253,7 +253,7 @@ static uint64_t tokens_max(const struct pace *p)
     return 2 * p->rate * ONE;
 }
 
-/* Raises the interval. The faster the tokens were spent, the higher the new interval. */
+/* Raises the interval. The faster the tokens were spent, the more the interval grows. */
 static void raise_interval(struct pace *p, uint64_t now)
 {
     uint64_t since = now - atomic_exchange_explicit(&p->changed_tick, now, memory_order_relaxed);
@@ -269,8 +269,8 @@ static void lower_interval(struct pace *p, uint64_t now)
     shift_interval(p, 0, 1);
 }
 
-/* Returns the tokens at *NOW, in units of 1 / ONE. If not even one unit was gained, sets *NOW back
- * to the time of the previous refill, so that the fraction is kept. */
+/* Returns the tokens at *NOW, in units of 1/ONE token. If less than one unit was gained, sets *NOW
+ * back to the time of the previous refill, so that the next call counts this time too. */
 static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
 {
     uint64_t last = old >> TICK_SHIFT, have = old & TOKENS_MASK, max = tokens_max(p);

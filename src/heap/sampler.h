@@ -4,9 +4,9 @@
 
 #include "heap/heap.h"
 
-/* Called when the countdown is below 0 after SIZE was subtracted from it. Draws the next countdown.
- * Returns true if this allocation is sampled, at the interval *ret_interval. Makes no system
- * call. */
+/* Called when SIZE has been subtracted from the countdown and the countdown is below 0. Draws the
+ * next countdown. Returns true if this allocation is sampled, at the interval *ret_interval. Makes
+ * no system call. */
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
 /* Adapts the interval of host or GPU memory after a sample was taken at NOW_NS. Multiplies the
@@ -35,7 +35,8 @@ void sampler_reset(void);
 /* Returns 1 − exp(−size/interval), for all sizes and intervals. Never 0: an allocation of 0 bytes
  * is treated as one of 1 byte. */
 double sampler_probability(uint64_t size, uint64_t interval);
-/* Advance the random number generator, and return an integer or a fraction in [0, 1). */
+/* Both functions advance the random number generator. sampler_fraction returns a number in [0,
+ * 1). */
 uint64_t sampler_random(uint64_t *random);
 double sampler_fraction(uint64_t *random);
 /* Returns −interval·ln(u), at least 1, for the next random number u of the generator at *RANDOM. */

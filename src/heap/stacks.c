@@ -17,11 +17,12 @@ enum {
     NATIVE_KEPT = 16,
 };
 
-/* A hash table with open addressing. Each slot holds a node's number, or 0 if it is empty. */
+/* A hash table with open addressing. Each slot holds the number of a node; 0 marks an empty
+ * slot. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
 _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
-/* Numbers of nodes and of call sites in use, reserved ones included, even if the table does not
- * show them yet. Number 0 is reserved from the start for both. */
+/* How many numbers of nodes and of call sites are taken. The entries of some of them may be
+ * incomplete and not visible in the table yet. Number 0 is taken from the start. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
 /* Hashes a frame together with all its callers. The hash does not depend on the parent's number, so
@@ -39,7 +40,7 @@ static uint32_t node_slot(uint64_t hash)
     return (uint32_t)(hash >> 32) % SLOTS;
 }
 
-/* Returns the word that is stored for a frame. The word 0 means that the node is not complete
+/* Returns the word to store for a frame. It is never 0, because 0 marks a node that is not complete
  * yet. */
 static uint64_t word_of(uint64_t frame)
 {
@@ -63,9 +64,9 @@ static void fetch_nodes(const struct heap_table *t, uint64_t hash, const uint64_
     }
 }
 
-/* Publishes complete nodes. The loads are sequentially consistent, like the store that completes a
- * node. Thus, if two threads complete a node each and then check the node of the other, at least
- * one of them sees both. */
+/* Publishes complete nodes. Two threads may complete a node each at the same time. Their stores and
+ * these loads are sequentially consistent, so at least one of the two threads sees that both nodes
+ * are complete. */
 static void count_nodes(struct heap_table *t)
 {
     uint32_t n = atomic_load(&t->header.nodes);
@@ -94,8 +95,8 @@ static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame,
     return node;
 }
 
-/* Returns the node of FRAME under PARENT, creating it if needed, or 0 if there are already ROOM
- * nodes. At most half of the slots are ever used, so the search for an empty one is short. */
+/* Returns the node of FRAME under PARENT. Creates it if needed; returns 0 if there are already ROOM
+ * nodes. At most half of the slots are ever used, so the search for an empty slot is short. */
 static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uint64_t hash,
                       uint32_t room)
 {
@@ -169,7 +170,7 @@ uint32_t stacks_site(const uint64_t *frames, size_t n)
     struct path root = {0};
     if (!t)
         return 0;
-    /* The frame of a GPU is never dropped, because it identifies the device. */
+    /* The frame that stands for a GPU is never dropped, because it identifies the device. */
     if (n > 0 && heap_frame_is_gpu(frames[0])) {
         if (follow(t, &root, frames, 1, HEAP_NODES) == 0) {
             heap_drop(HEAP_DROP_NODES);

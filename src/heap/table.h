@@ -17,13 +17,13 @@
 #define HEAP_STORE_RELEASE(field, value)                                                           \
     atomic_store_explicit(&(field), value, memory_order_release)
 #define HEAP_ADD(field, value) atomic_fetch_add_explicit(&(field), value, memory_order_relaxed)
-/* Reads a plain field exactly once. The compiler may read a plain field twice, and another process
- * may write to it in between. */
+/* Reads a plain field exactly once. Otherwise the compiler might read the field twice, and another
+ * process might write to it in between. */
 #define HEAP_ONCE(field) (*(const volatile __typeof__(field) *)&(field))
 
 enum {
     HEAP_TABLE_VERSION = 2,
-#ifdef EBB_FUZZ /* keeps the table small, because a fuzzer fills it for every input */
+#ifdef EBB_FUZZ /* a fuzzer fills the table for every input, so it uses a small table */
     HEAP_SHARE = 64,
 #else
     HEAP_SHARE = 1,
@@ -43,9 +43,10 @@ enum {
     HEAP_STACK_MAX = 192,
     /* Maximum number of GPUs of one process; blocks on further GPUs are counted as drops. */
     HEAP_GPUS = 16,
-    /* Number of failed GPU requests that are stored: the first and the last three. */
+    /* Number of failed GPU requests that are stored: the first request and the last three. */
     HEAP_OOMS = 4,
-    /* Number of call sites that are stored with each failed request: those with the most bytes. */
+    /* Number of call sites that are stored with each failed request. The call sites with the most
+     * bytes are chosen. */
     HEAP_OOM_SITES = 8,
 };
 
@@ -120,7 +121,7 @@ enum heap_kind {
     HEAP_KIND_PYTHON = 3, /* a small Python object */
     /* A mapping of shared memory: anonymous, a memfd, or a file in /dev/shm. */
     HEAP_KIND_SHARED = 4,
-    /* A mapping of address space that the job fills later: a large one, or one with
+    /* Address space that the job maps now and fills later: a large mapping, or one with
      * MAP_NORESERVE. */
     HEAP_KIND_POOL = 5,
     HEAP_KIND_GPU = 6, /* a block of GPU memory, from PyTorch's caching allocator */
@@ -155,8 +156,9 @@ enum heap_drop {
     HEAP_DROP_UNWIND,  /* the stack could not be unwound to its outermost frame */
     HEAP_DROP_NESTED, /* not sampled, because the block was allocated while another sample was being
                          taken */
-    HEAP_DROP_STALE,  /* a call of free() was missed; found when the address was allocated again */
-    HEAP_DROP_GPU,    /* the number of the block's GPU is HEAP_GPUS or higher */
+    /* the library missed a free(), and noticed it when the address was allocated again */
+    HEAP_DROP_STALE,
+    HEAP_DROP_GPU, /* the number of the block's GPU is HEAP_GPUS or higher */
     HEAP_DROP_KINDS
 };
 
@@ -211,16 +213,16 @@ struct heap_header {
      * therefore refer for a moment to a node or site that is not published yet. */
     _Atomic(uint32_t) modules, codes, nodes, sites;
     _Atomic(uint32_t) live_high; /* high-water mark of live-sample entries in use */
-    /* Reserved bytes of the text section. The text of a published module or code object is
-     * complete. */
+    /* Bytes of the text section that are reserved. The bytes that belong to a published module or
+     * code object have been written. */
     _Atomic(uint32_t) text_bytes;
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX, or 0 if there is no Python */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
     _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
     _Atomic(uint32_t) is_ended;       /* 1 after the process has run its exit handlers */
     _Atomic(uint64_t) interval;       /* current sampling interval in bytes */
-    _Atomic(uint64_t) samples, ends; /* number of samples taken, and number of samples that ended */
-    _Atomic(uint64_t) hook_ns;       /* time spent taking and ending samples, in nanoseconds */
+    _Atomic(uint64_t) samples, ends;  /* numbers of samples taken and of samples ended */
+    _Atomic(uint64_t) hook_ns;        /* time spent taking and ending samples, in nanoseconds */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];
     /* Bytes of arenas mapped since ebb began to count small objects. */
     _Atomic(uint64_t) python_arena_bytes;

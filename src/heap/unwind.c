@@ -1,6 +1,6 @@
-/* Walks from frame to frame by cached rules. Even if a rule is wrong or a frame is corrupt, the
- * walk reads nothing outside the current stack, only moves towards the outermost frame, and
- * ends. */
+/* Walks the stack from frame to frame, by rules from a cache. Even if a rule is wrong or a frame is
+ * corrupt, the walk reads nothing outside the current stack, only moves towards the outermost
+ * frame, and ends. */
 #include "heap/unwind.h"
 
 #include <elf.h>
@@ -58,8 +58,8 @@ static void fetch_rule(uintptr_t ip)
     __builtin_prefetch(rule_slot(ip));
 }
 
-/* Layout of a cached rule. Offsets are stored in words. An offset that is unaligned or too large is
- * not stored; the part of the rule that uses it is then unknown. */
+/* Layout of a rule in the cache. Offsets are stored in words. If an offset is unaligned or too
+ * large, the part of the rule that needs it is stored as unknown. */
 enum {
     MODULE_BITS = 11,
     CFA_BITS = 4,

@@ -1,8 +1,9 @@
 /* Unwinds the native frames of this thread. Call frame information is found by _dl_find_object,
  * interpreted once per address and stored in a lock-free cache of rules. The walk ends at code
  * without such information (assembly, code generated at run time) or with rules too rare to be
- * cached (DWARF expressions, other registers). gcc's unwinder cannot take over there: with frames
- * registered at run time it allocates while it holds a lock, which deadlocks inside malloc. */
+ * cached (DWARF expressions, other registers). gcc's unwinder is not used instead: if a program
+ * registers frames at run time, gcc's unwinder allocates while it holds a lock, which deadlocks
+ * inside malloc. */
 #pragma once
 
 #include "heap/heap.h"

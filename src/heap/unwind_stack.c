@@ -16,11 +16,12 @@
 #include "heap/unwind.h"
 
 enum {
-    /* The smallest page size of all systems. If pages are larger, some are probed twice. */
+    /* The smallest page size of all systems. On a system with larger pages, a page may be probed
+     * more than once. */
     PAGE_BYTES = 4096,
-    /* Maximum length of a thread's own stack that is probed at once. Probing takes about 100 ns per
-       page, once in the thread's life. Thread-local variables lie between the stack and the control
-       block, and are probed with it. */
+    /* At most this much of a thread's own stack is probed at once. A page is probed once in the
+     * thread's life, at a cost of about 100 ns. Thread-local variables lie between the stack and
+     * the control block, and are probed too. */
     STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
     /* The kernel maps nothing else within this distance of the main stack, regardless of the

@@ -6,8 +6,8 @@
 
 struct buf;
 
-/* Appends the decompressed file report.css or report.js, or nothing if it was not built. Returns 0,
- * -EIO or -ENOMEM. */
+/* Appends the decompressed content of report.css or report.js. Appends nothing if the file was not
+ * built. Returns 0, -EIO or -ENOMEM. */
 int asset_unpack(const char *name, struct buf *out);
 
 /* Appends the decompressed content of the LEN bytes of GZ. Returns 0, -EIO or -ENOMEM. */
@@ -15,7 +15,8 @@ int asset_gunzip(const void *gz, size_t len, struct buf *out);
 
 /* ---- files of the server's page ---- */
 
-/* The page's Content-Security-Policy, which allows its own files and nothing inline. */
+/* The page's Content-Security-Policy. It allows only files from the server itself, and no inline
+ * scripts or styles. */
 #define ASSET_POLICY                                                                               \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "                    \
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -34,7 +34,8 @@ size_t cell_columns(const char *s);
 struct cell_column {
     const char *title;
     int width; /* width of the column, including the space after it */
-    /* the column with priority 1 is hidden last; 0 if the column is empty and never shown */
+    /* columns with larger priorities are hidden first; 0 for an empty column, which is never
+     * shown */
     int priority;
     bool is_shown;
 };

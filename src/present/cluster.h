@@ -8,8 +8,8 @@ struct cluster;
 struct doc;
 struct summary;
 
-/* In the functions below, WORST is the summary of the worst node (cluster.worst_node), from which
- * the line and the advice come. WORST may be NULL. */
+/* In the functions below, WORST is the summary of the worst node (cluster.worst_node). The
+ * allocating line and the advice come from WORST. WORST may be NULL. */
 
 /* Renders the end of `ebb run`: two lines for a healthy job, otherwise about ten. */
 void cluster_brief(struct doc *d, const struct cluster *c, const struct summary *worst);

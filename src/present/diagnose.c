@@ -1,5 +1,5 @@
-/* Renders a diagnosis: the ledger as a table, the hypotheses with their evidence, and the
- * advice. */
+/* Renders a diagnosis: a table of the ledger (the parts that add up to the growth of RSS), the
+ * hypotheses with their evidence, and the advice. */
 #include "present/diagnose.h"
 
 #include <math.h>

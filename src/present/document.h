@@ -50,8 +50,8 @@ void doc_space(struct doc *d);                      /* adds an empty line in a t
 
 /* Begins a paragraph, which is wrapped as necessary. TONE applies to the plain text in it. */
 void doc_para(struct doc *d, enum doc_tone tone);
-/* Begins the most important paragraph. In a terminal it is preceded by LABEL: "ebb", "" to
- * continue below another headline, or NULL for none. */
+/* Begins the most important paragraph. In a terminal, LABEL precedes the text: "ebb", or "" to
+ * leave the space of a label empty below another headline. NULL leaves no space. */
 void doc_headline(struct doc *d, const char *label);
 /* Begins a fact, which is written as "label      item, item". An item is not wrapped if it fits on
  * a line. A fact without text is omitted. The label "" continues the previous fact. A figure is a
@@ -70,11 +70,12 @@ enum doc_point {
     POINT_AGAINST, /* − */
     POINT_ABSENT,  /* ? */
     POINT_DECIDE,  /* a point that begins with "to decide:" */
-    POINT_TROUBLE, /* a point that begins with "!": something could not be read */
-    POINT_PLACE,   /* a line of the program below a headline, marked with "-->" */
-    POINT_SOURCE,  /* a point that begins with "|": the text of a program line, never wrapped */
-    POINT_NOTE,    /* a point that begins with "|": a note on a program line */
-    POINT_HELP,    /* a point that begins with "= help:": the advice */
+    /* a point that begins with "!": an error, such as a file that could not be read */
+    POINT_TROUBLE,
+    POINT_PLACE,  /* a line of the program below a headline, marked with "-->" */
+    POINT_SOURCE, /* a point that begins with "|": the text of a program line, never wrapped */
+    POINT_NOTE,   /* a point that begins with "|": a note on a program line */
+    POINT_HELP,   /* a point that begins with "= help:": the advice */
 };
 void doc_point(struct doc *d, enum doc_point kind);
 /* Adds a line of code. Consecutive lines form one block, which is never wrapped. */

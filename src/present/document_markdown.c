@@ -90,7 +90,8 @@ void markdown_fenced(struct buf *out, const char *raw)
 
 /* ---- folders ---- */
 
-/* Returns the length of the part of the path at S (LEN bytes) that is private to its author, or
+/* If the path at S (LEN bytes) begins with a part that its author may want to keep private, returns
+ * the length of that part and sets *RET_INSTEAD to the text that replaces it. Otherwise returns
  * 0. */
 static size_t private_length(const char *s, size_t len, const char *cwd, const char **ret_instead)
 {

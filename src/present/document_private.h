@@ -54,6 +54,6 @@ struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds);
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out);
 /* Returns the index of the node after the table at I. */
 size_t doc_table_end(const struct doc *d, size_t i);
-/* Returns the columns of the table at I that have a cell with content, with bit K for column K. */
+/* Returns a bit mask of the columns of the table at I in which some cell has content. */
 enum { DOC_COLUMNS_MAX = 16 };
 unsigned doc_table_shown(const struct doc *d, size_t i);

@@ -23,7 +23,7 @@ struct terminal {
     size_t word_columns;
     bool is_spaced;       /* true if a space precedes the word */
     size_t label_columns; /* width of the labels of the current facts */
-    size_t point_under;   /* column of the previous block's text, below which points are aligned */
+    size_t point_under;   /* column in which the next points begin */
 };
 
 /* ---- text ---- */

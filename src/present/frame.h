@@ -26,7 +26,7 @@ static inline struct frame_bytes frame_figure(const struct sample *s, unsigned f
 }
 
 struct frame_row {
-    uint32_t slot;            /* number that identifies the row from frame to frame */
+    uint32_t slot;            /* number that identifies the row in successive frames */
     struct process_info info; /* texts come from other programs, and the view escapes them */
     struct sample sample;     /* SAMPLE_PEAK is the maximum over the life of the process */
     bool rate_known;

@@ -149,7 +149,7 @@ static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
     buf_clear(text);
 }
 
-/* Adds the lines that grew most among those that a merged row covers. */
+/* Adds the source lines that grew most, out of all lines that a merged row covers. */
 static void heap_put_places(struct doc *d, const struct profile_row *row, struct buf *text)
 {
     char cell[CELL_MAX];
@@ -163,9 +163,9 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack of ROW, or its callers and, if the row is a Python line, the C function that
- * allocates. In a report, HTML shows the stack and the other formats show the callers. Outside a
- * report, the callers are shown if there is no stack. */
+/* Adds lines below ROW. They show either its stack, or its callers and, if ROW is a Python line,
+ * the C function that allocates. In a report, HTML shows the stack and the other formats show the
+ * callers. Outside a report, the callers are shown only if there is no stack. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};

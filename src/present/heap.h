@@ -15,8 +15,8 @@ struct profile_view;
  * such as "growth" or "since step 40". */
 void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
               const struct kept_list *kept);
-/* Renders the heap section of a report. A page has the stacks, folded; a terminal and Markdown
- * have only the first rows. */
+/* Renders the heap section of a report. A page contains folded stacks. A terminal and Markdown
+ * contain only the first rows. */
 void heap_report_doc(struct doc *d, const struct profile_view *v);
 /* Adds the call site of ROW, followed by its callers, in code style, such as "figure.py:71 draw ←
  * train.py:41 plot ← main". */

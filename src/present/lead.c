@@ -1,5 +1,5 @@
-/* The lead, with which every text about a run begins: the answer, the place, the advice. Failed GPU
- * requests and fragmentation follow it. */
+/* Renders the lead, the beginning of every text about a run: the answer, the place, the advice.
+ * Also renders failed GPU requests and fragmentation, which follow the lead. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static void lead_put_failure(struct doc *d, const struct outcome *o, const char 
         doc_textf(d, TONE_PLAIN, " at step %lld", (long long)o->measured.marks.last_step);
 }
 
-/* Returns the first hypothesis, if it is likely enough to be named. */
+/* Returns the first hypothesis, or NULL if it is not likely enough to be named. */
 static const struct hypothesis *lead_hypothesis(const struct summary *s)
 {
     const struct hypothesis *h =
@@ -282,7 +282,8 @@ static void lead_put_note(struct doc *d, const struct summary *s)
     if (!list || !list->count || !hypothesis_is_live(h->id))
         return;
     const struct kept *kept = &list->at[0];
-    /* the line above names the function, so " (a variable of main() in train.py:20)" is cut off */
+    /* The line above already names the function, so the end of the name, such as " (a variable of
+     * main() in train.py:20)", is cut off. */
     const char *place = strstr(kept->name, " (a variable of ");
     doc_text(d, TONE_PLAIN, "; kept alive by ");
     doc_name(d, TONE_STRONG, kept->name, place ? (size_t)(place - kept->name) : strlen(kept->name),

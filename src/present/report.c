@@ -192,8 +192,8 @@ static void add_head(struct doc *d, const struct report *r)
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
-/* Counts the rows to show as growing. The count ends before the first row that did not certainly
- * grow, or whose verdict excludes a leak. */
+/* Returns how many rows are shown as growing. Stops at the first row that did not certainly grow,
+ * or whose verdict excludes a leak. */
 static size_t growing_count(const struct profile_view *v)
 {
     const double least = 1 << 20;

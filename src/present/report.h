@@ -30,8 +30,8 @@ struct report {
     const struct cluster *cluster;
     struct recorded recorded;
     bool has_verdicts, has_early;
-    /* For the first of two compared runs, if the second is shorter: the verdict on the first run
-     * up to the length of the second. */
+    /* Set only in the first of two compared runs, and only if the second run is shorter: the
+     * verdict on the first run when it was as long as the second. */
     enum verdict_word early_word;
     bool is_early_leak;
     char early_length[TEXT_TIME_MAX]; /* "80 steps" */
@@ -39,7 +39,7 @@ struct report {
     bool has_heap;
     struct profile_view heap;
     char *heap_trouble;
-    bool has_gpu; /* true if there is GPU memory by call site */
+    bool has_gpu; /* true if GPU memory by call site is known */
     struct profile_view gpu;
     /* Profile of the process in which a GPU request failed first. */
     struct profile_view gpu_failed;

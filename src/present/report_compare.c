@@ -24,12 +24,12 @@ static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse
 
 /* ---- the test ---- */
 
-/* One of the two runs, with its verdict and its rate, which has the same unit in both runs. */
+/* One of the two runs, with its verdict and its rate. The rates of both runs have the same unit. */
 struct side {
     const struct report *report;
     const struct verdict_result *v; /* NULL if the run has no verdict */
     struct verdict_interval rate;
-    bool is_leak, is_known; /* IS_KNOWN is true if the verdict decided whether the run leaks */
+    bool is_leak, is_known; /* IS_KNOWN is true if the verdict says whether the run leaks */
 };
 
 static struct side side_of(const struct report *r)

@@ -1,5 +1,5 @@
-/* Writes a report as a page that forbids loading anything from elsewhere. Also converts the data of
- * a report to JSON, for the script of that page and for `ebb report --json`. */
+/* Writes a report as a page whose policy forbids loading anything from elsewhere. Also converts the
+ * data of a report to JSON, for the script of that page and for `ebb report --json`. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

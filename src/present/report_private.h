@@ -18,8 +18,8 @@ double report_span_s(const struct report *r);
 /* Adds a plot of S with the events of the run. The axis extends at least to MOST. */
 void report_add_plot(struct doc *d, const struct run *run, const struct series *s,
                      const char *title, uint64_t most);
-/* Returns the series, steps, events, phases and segments, for programs or packed for the page's
- * script; NULL if out of memory. */
+/* Returns the series, steps, events, phases and segments as JSON. If IS_PACKED, they are in the
+ * compact form for the page's script. Returns NULL if out of memory. */
 json_t *report_data(const struct run *run, bool is_packed);
 /* Stores the marks of KIND that the first rank sent, without repetitions. If there are more than
  * REPORT_EVENTS, stores only every Nth one. Returns their number. RET must have room for all marks

@@ -173,8 +173,8 @@ static bool move_key(struct screen *s, int key)
     return false;
 }
 
-/* Folds or unfolds a branch. The cursor remains on its process or, if that is hidden, on the
- * same line. */
+/* Folds or unfolds a branch. The cursor stays on its process. If the process is hidden, the cursor
+ * stays on the same line. */
 static bool fold_key(struct screen *s, int key)
 {
     uint32_t slot = 0;

@@ -488,8 +488,8 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* after a path, the line has room for one command only; the report also contains the output
-         * of the other commands */
+        /* Next to a path there is no room for a second command. `ebb report` is kept, because it
+         * includes the output of the others. */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"
@@ -512,7 +512,8 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
     summary_add_end(&text, s->outcome);
     if (run_dir) {
         buf_add_str(&text, text.len ? " · " : "");
-        summary_add_show(&text, run_dir, !has_gpus); /* with GPUs, the path needs a third line */
+        /* after the GPUs, there is no room for the path */
+        summary_add_show(&text, run_dir, !has_gpus);
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));
     buf_fini(&text);

@@ -35,8 +35,8 @@ struct summary {
     const struct earlier *earlier; /* runs of the same name, including this one */
 };
 
-/* Adds the lead. LABEL is "ebb" if the text appears among the job's own output; otherwise it is
- * NULL (lead.c). Returns the number of pieces of advice in the lead, 0 or 1. */
+/* Adds the lead (lead.c). LABEL is "ebb" if the text appears among the job's own output, otherwise
+ * NULL. Returns the number of pieces of advice in the lead, 0 or 1. */
 size_t summary_lead(struct doc *d, const struct summary *s, const char *label);
 /* Returns the code of the diagnosis that the lead names, for `ebb explain`, or NULL. */
 const char *summary_code(const struct summary *s);
@@ -51,8 +51,8 @@ void summary_full(struct doc *d, const struct summary *s);
 void summary_add_end(struct buf *out, const struct outcome *o);
 /* Returns PATH relative to the working directory, as one would type it. */
 const char *summary_path(const char *path);
-/* Appends "ebb show" and the operand for this run. If this run is the default and needs no operand,
- * appends its path as a separate item if WITH_PATH. */
+/* Appends "ebb show" and the operand for this run. The default run needs no operand; if WITH_PATH,
+ * its path is appended as a separate item. */
 void summary_add_show(struct buf *out, const char *run_dir, bool with_path);
 /* Appends the operand that makes a command read this run, or nothing if this run is the default. */
 void summary_add_operand(struct buf *out, const char *run_dir);
@@ -60,8 +60,8 @@ void summary_add_operand(struct buf *out, const char *run_dir);
 /* Adds a line of the program, such as "train.py:25 in main()". The path is as one would type it in
  * the folder where the job was started. O may be NULL. */
 void summary_put_place(struct doc *d, const struct profile_frame *p, const struct outcome *o);
-/* Adds failed GPU requests, each with its line and a remedy. Adds fragmentation of GPU memory if
- * the lead does not name it (lead.c). */
+/* Adds failed GPU requests, each with its line and a remedy (lead.c). Adds fragmentation of GPU
+ * memory if the lead does not name it. */
 void summary_gpu(struct doc *d, const struct summary *s);
 
 /* Adds segments, the guard's actions, and leftovers (summary_guard.c). */

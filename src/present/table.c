@@ -12,7 +12,7 @@
 /* A row as a node of the process tree; an index of -1 means none. */
 struct table_node {
     int32_t parent, first, next; /* parent, first child and next sibling */
-    uint32_t mark; /* the number of the walk that visited the row; later the row's line */
+    uint32_t mark; /* first the number of the walk that visited the row, later the row's line */
 };
 
 void table_fini(struct table *t)

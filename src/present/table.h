@@ -13,7 +13,7 @@ enum table_sort { SORT_RSS, SORT_ANON, SORT_UNIQUE, SORT_RATE, SORT_PID, SORT_GP
 /* One line of the table, from the top. */
 struct table_line {
     uint32_t row;  /* index of the process in the rows */
-    uint32_t slot; /* number that identifies the row from frame to frame */
+    uint32_t slot; /* number that identifies the row in successive frames */
     uint32_t depth;
     uint32_t below; /* number of descendants */
     bool is_folded; /* true if the descendants are hidden */

@@ -233,7 +233,7 @@ struct launcher launcher_of(const struct command *c)
         if (is_module ? is_launcher(c->what, c->rest, launcher_modules[i].module)
                       : launcher_modules[i].path && span_ends(c->what, launcher_modules[i].path))
             return (struct launcher){launcher_modules[i].name, true};
-    /* a script named deepspeed.py belongs to the user; the launcher's own script has no suffix:
-     * bin/deepspeed */
+    /* a script named deepspeed.py belongs to the user; the launcher's own script is bin/deepspeed,
+     * without a suffix */
     return launcher_by_name(is_module ? c->what : command_basename(c->what), c->rest, true);
 }

@@ -70,9 +70,9 @@ static struct finding *finding_of(const struct tree_node *n)
     return n->pub.user;
 }
 
-/* Returns the parent of N, or NULL. A "parent" that is younger than N is not the real parent, but
- * reuses the real parent's pid. Ignoring it also guarantees that chains of parents contain no
- * cycle, even if the files of /proc are inconsistent. */
+/* Returns the parent of N, or NULL. If the process with the parent's pid is younger than N, it is
+ * not the parent: the pid was reused. Ignoring such a process also guarantees that chains of
+ * parents contain no cycle, even if the files of /proc are inconsistent. */
 static struct tree_node *older_parent(const struct proc_tree *tree, const struct tree_node *n)
 {
     struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
@@ -205,7 +205,7 @@ static bool has_trainer_word(const char *s, size_t len)
 static bool names_trainer(const struct process_info *info)
 {
     struct span rest = {info->cmdline, info->cmdline_len}, arg;
-    bool is_code = true; /* initially true in order to skip the program itself */
+    bool is_code = true; /* true at first, so that the program itself is skipped */
     while (command_next(&rest, &arg)) {
         if (!is_code && has_trainer_word(arg.p, arg.len))
             return true;
@@ -420,8 +420,8 @@ static bool maps_trainer(const struct tree_node *n)
     return n->pub.info.role == ROLE_MAIN && role_maps_library(&n->maps);
 }
 
-/* True if a process between N and TOP is not a launcher, so that N is a worker or a tool of that
- * process. */
+/* True if N is a worker or a tool of a process between N and TOP. If TRAINS, only a process that
+ * maps a training library counts, otherwise any process that is not a launcher. */
 static bool has_worker_above(const struct proc_tree *tree, const struct tree_node *n,
                              const struct tree_node *top, bool trains)
 {

@@ -100,9 +100,9 @@ static void nvml_close(void *state)
 }
 
 /* Adds the memory of one process. Entries from index FIRST_OF_LIST on come from the list being
- * read. If one of them has the same pid, the process uses several MIG instances, and the memory of
- * the two entries is added up. An entry with the same pid before FIRST_OF_LIST describes the same
- * memory as reported in another list, so the larger value is used. */
+ * read. If such an entry has the same pid, the process uses several MIG instances, and their memory
+ * is added up. If an earlier entry has the same pid, another list has reported the same memory, and
+ * the larger value is used. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {
@@ -132,8 +132,8 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
     if (!list)
         return;
     int r = list(handle, &count, n->list);
-    /* NVML also returns an error (NVML_ERROR_INSUFFICIENT_SIZE) if the array is too small for all
-     * processes */
+    /* If the array is too small for all processes, NVML returns NVML_ERROR_INSUFFICIENT_SIZE. The
+     * list is then ignored. */
     if (r != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)

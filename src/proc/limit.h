@@ -47,9 +47,9 @@ struct limit_stats {
 
 /* Returns the memory that the kernel reclaims before it kills a process: file cache, lazily freed
  * pages, dentries and inodes, and the unmapped parts of huge pages. An unmapped part stays charged
- * until the kernel needs memory and splits the huge page; until then it is on a page list, but is
- * neither mapped nor part of a file. The function is always inlined, because the reflex thread must
- * not call functions outside its locked section. */
+ * until the kernel needs memory and splits the huge page. Until then the part is in one of the
+ * kernel's page lists, but is neither mapped nor part of a file. The function is always inlined,
+ * because the reflex thread must not call functions outside its locked section. */
 __attribute__((always_inline)) static inline uint64_t
 limit_reclaimable(const struct limit_stats *stats)
 {
@@ -84,8 +84,8 @@ struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind ki
                                 const char *dir);
 void limit_fds_close(struct limit_fds *fds);
 
-/* Finds the cgroup folder of PID (0: this process). If the process has exited, *G is left unchanged
- * and still contains its last cgroup. */
+/* Finds the cgroup folder of PID (0: this process). If the process has exited, leaves *G
+ * unchanged. */
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g);
 /* Reads the keys listed in FILES from the text of memory.stat. Missing keys are set to 0, and their
  * bits in `known` are clear. */
@@ -100,8 +100,8 @@ int limit_number_read(int fd, uint64_t *ret);
  * contain a number). */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
-/* limit_rlimit_file returns the file of /proc/PID that contains the memory size restricted by the
- * rlimit. limit_rlimit_used_parse extracts the size from that file. */
+/* An rlimit restricts a memory size. limit_rlimit_file returns the file of /proc/PID that contains
+ * this size, and limit_rlimit_used_parse extracts it. */
 static inline const char *limit_rlimit_file(enum limit_kind kind)
 {
     return kind == LIMIT_RLIMIT_AS ? "statm" : "status";

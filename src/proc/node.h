@@ -22,7 +22,8 @@ struct fd_budget {
 };
 
 struct tree_node {
-    /* must be the first member, because a proc_node pointer of a tree points to a tree_node */
+    /* must be the first member, because node_of casts a pointer to it to a pointer to the whole
+     * struct */
     struct proc_node pub;
 
     /* Open fds; -1 means that the file is opened for each read. If tid is set, all fds except
@@ -125,7 +126,8 @@ struct kin {
     int32_t ppid, pid;
 };
 
-/* Arguments and result of a read in the helper thread, which owns the struct while it is busy. */
+/* Arguments and result of a read in the helper thread. While the helper is busy, only the helper
+ * uses the struct. */
 struct slow_read {
     int fd; /* fd of the file to read, which the helper closes */
     ssize_t len;
@@ -162,8 +164,8 @@ struct proc_tree {
     struct slow_read slow;
     uint64_t waited_ns; /* time spent waiting for the helper thread during this walk */
 
-    /* whether the kernel provides task/TID/children files, and whether it lacks them; both are
-     * false as long as this is unknown */
+    /* Whether the kernel provides task/TID/children files. Both members are false until this is
+     * known. */
     bool has_children_files, no_children_files;
     struct pid_list kin; /* result of kin_children */
     /* all processes of the machine by ppid, for kernels without task/TID/children */

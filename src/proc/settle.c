@@ -11,8 +11,8 @@
  * libraries are mapped late. Each pause is twice as long as the previous one, and the file is read
  * only if the address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
-/* How much of maps is read, which limits the work for a process with a million mappings. The maps
- * file of a training process is smaller. */
+/* Maximum number of bytes of maps that are read, which limits the work for a process with a million
+ * mappings. The maps file of a training process is smaller. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
 static void read_role_maps(void *arg)
@@ -37,7 +37,8 @@ static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     n->maps = tree->slow.maps;
     tree_read_names(tree, n); /* the process may have changed its title by now */
     n->role_dirty = true;
-    /* until the next exec, reading maps again would reveal nothing new */
+    /* A training library was found. Until the next exec, reading maps again would reveal nothing
+     * new. */
     if (role_maps_library(&n->maps))
         n->maps_due_ns = UINT64_MAX;
 }

@@ -110,12 +110,12 @@ const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is known */
     uint64_t low_bytes, high_bytes;
-    uint64_t unique_bytes;  /* sum over the processes whose unique memory is known */
-    uint64_t rss_sum_bytes; /* plain sum of RSS, for comparison only */
-    size_t unique_known;    /* number of processes whose unique memory is known */
-    /* lower bound excluding file pages, which the kernel can reclaim; sum of RSS excluding file
-     * pages; sum of the pages that statm reports as shared */
-    uint64_t low_without_files_bytes, sum_without_files_bytes, shared_sum_bytes;
+    uint64_t unique_bytes;            /* sum over the processes whose unique memory is known */
+    uint64_t rss_sum_bytes;           /* plain sum of RSS, for comparison only */
+    size_t unique_known;              /* number of processes whose unique memory is known */
+    uint64_t low_without_files_bytes; /* lower bound without file pages, which are reclaimable */
+    uint64_t sum_without_files_bytes; /* sum of RSS without file pages */
+    uint64_t shared_sum_bytes;        /* sum of the pages that statm reports as shared */
 };
 /* Passes AnonPages + Mapped to the tree, if the caller has just read meminfo. Otherwise the tree
  * reads meminfo itself. */

@@ -16,7 +16,8 @@
 
 enum { UNIQUE_MOVED_BYTES = 1 << 20, UNIQUE_HURRY_PERMYRIAD = 2500 };
 
-/* Arguments and result of a slice in the helper thread, which owns the struct while it is busy. */
+/* Arguments and result of a slice in the helper thread. While the helper is busy, only the helper
+ * uses the struct. */
 struct slice {
     struct pagemap_scan scan;
     struct pagemap_pace pace;
@@ -330,7 +331,7 @@ uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns)
     enum { AWAY_MS = 100 }; /* interval between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
-    /* the pause after the last slice has not ended; pauses limit ebb's share of the CPU */
+    /* Pauses between slices limit ebb's share of the CPU. */
     if (now_ns < u->resume_ns)
         return u->resume_ns;
     if (!resume_after_helper(u, now_ns))

@@ -31,8 +31,8 @@ enum {
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
-/* Reading the figures (live and allocated bytes) of a process takes at most 1/FIGURES_SHARE of
- * ebb's time. */
+/* At most 1/FIGURES_SHARE of ebb's time is spent on reading the figures (live and allocated bytes)
+ * of a process. */
 enum { FIGURES_SHARE = 200 };
 
 /* Progress of a process or of the job, derived from marks. */
@@ -333,7 +333,8 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     return r;
 }
 
-/* Returns for how long a reading has been overdue, plus 1 ns, or 0 if no reading is due. */
+/* Returns 0 if no reading is due. Otherwise returns 1 ns plus the time for which a reading has been
+ * due. */
 static uint64_t due_for(const struct process *p, uint64_t now_ns)
 {
     uint64_t elapsed = u64_minus(now_ns, p->first_ns);
@@ -431,7 +432,7 @@ void collect_mark(struct collect *c, const struct mark *mark)
         struct event e = is_sender ? pace_update(&p->pace, mark) : of_job;
         if (!is_sender && pace_of(p) != &c->pace)
             continue;
-        /* growth is measured from the end of the first step on */
+        /* growth is measured from the end of the first step */
         bool is_begun = is_sender && e.is_first;
         if (is_begun || (e.is_epoch && p->reading_ns > 0))
             want(p, STORE_EPOCH);
@@ -529,9 +530,10 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Takes readings of process PID or, if PID is 0, of several processes: of all young processes if
- * IS_FOR_YOUNG is true, otherwise of all older ones. A process is young if it has no file yet and
- * its first reading is not due yet. Returns how many of these readings reached the disk in time. */
+/* Takes readings. If PID is not 0, reads process PID. Otherwise reads all young processes if
+ * IS_FOR_YOUNG is true, and all older processes if not. A process is young if it has no file yet
+ * and its first reading is not due yet. Returns how many of these readings reached the disk in
+ * time. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {

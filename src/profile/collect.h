@@ -50,8 +50,8 @@ void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn 
  * marks. If the process has sent no marks, the job's marks are used. A reading that is due is taken
  * at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
-/* Takes a last reading of process PID, which has exited, and closes its table. An exit for which
- * this function is not called is noticed a moment later. */
+/* Takes a last reading of process PID, which has exited, and closes its table. If this function is
+ * not called after an exit, ebb notices the exit a moment later. */
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
 /* Takes a reading and a snapshot of process PID, or of all processes if PID is 0, and waits at most
  * WAIT_NS until they are on disk. Returns the number of readings that are on disk. With PID 0,

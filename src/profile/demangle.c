@@ -56,7 +56,8 @@ void demangle(struct buf *out, const char *name)
         cut(out, start);
 }
 
-/* Returns the position after the bracket that closes the bracket at S, or the end of the string. */
+/* S points to an opening bracket. Returns the position after the matching closing bracket, or the
+ * end of the string. */
 static const char *skip_brackets(const char *s)
 {
     unsigned depth = 0;

@@ -1,4 +1,5 @@
-/* The final values and the stacks of call sites, as used by all exports. Private to profile/. */
+/* The stacks of call sites and their values at the end of the recording, as used by all exports.
+ * Private to profile/. */
 #pragma once
 
 #include "profile/export.h"

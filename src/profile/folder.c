@@ -79,7 +79,7 @@ static struct profile *profile_part(const struct folder_heap *h, enum folder_mem
     return memory == FOLDER_GPU ? h->profile->gpu : h->profile;
 }
 
-/* Returns true if P is to be shown rather than THAN. Of two histories of one process, the newer is
+/* Returns true if P is shown in preference to THAN. If a process has two histories, the newer is
  * shown, because the older ended with an exec. */
 static bool is_better(const struct profile *p, const struct profile *than)
 {
@@ -118,7 +118,7 @@ void folder_each(const char *path, folder_heap_fn *fn, void *user)
     closedir(dir);
 }
 
-/* Takes ownership of H. Keeps the first error, which is reported if the folder has no readable
+/* Takes ownership of H. Keeps the first error, to report it if the folder has no readable
  * history. */
 static void keep_heap(void *user, struct folder_heap *h, int error, const struct err *why)
 {

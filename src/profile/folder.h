@@ -58,7 +58,7 @@ int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_mem
                       struct folder_heap *ret, struct err *err);
 /* Returns the live bytes at the last reading, or 0 if there is none. */
 double folder_live_bytes(const struct profile *p);
-/* Returns how much P's call sites grew in the second half of the run, by which time the program has
+/* Returns by how much P's call sites grew in the second half of the run. By then the program has
  * loaded its code and data. Counts only growth that is certain despite the sampling error. Returns
  * 0 if the result would be below 1 MiB. */
 double folder_grown_bytes(const struct profile *p);

@@ -14,8 +14,8 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* If a row grew in the last sixth of the time by less than this fraction of the growth that a
- * steady rate would give, its growth may have ended. */
+/* In the last sixth of the time, a row must grow by at least this fraction of what a steady rate
+ * would give. Otherwise its growth may have ended. */
 static const double GOES_ON = 0.3;
 /* One-sided 99 % bound of Kolmogorov's statistic: the largest amount by which the cumulative
  * distribution of samples exceeds the true one, times the square root of the number of samples. */
@@ -181,8 +181,8 @@ static double sure_growth(const struct growth_row *row)
     return sure > 0 ? sure : 0;
 }
 
-/* Returns 0 for a row that leaks, 1 for a row that may leak, and 2 for a row that does not leak. A
- * leak that is small compared to the largest growth is not ranked first. */
+/* Returns 0 for a leak that is at least a tenth of the largest growth, 1 for any other row that may
+ * leak, and 2 for a row that does not leak or did not certainly grow. */
 static int rank(const struct growth_row *row, double largest_growth)
 {
     double sure = sure_growth(row);
@@ -210,9 +210,9 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* Returns false if the growth of ROW certainly ended. Growth certainly ended only if it deviates
- * from steady growth by more than the sampling error. With few samples, even steady growth can seem
- * to pause for a long time. */
+/* Returns false if the growth of ROW has certainly ended: if it deviates from steady growth by more
+ * than the sampling error. With few samples, even steady growth can seem to pause for a long
+ * time. */
 static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
 {
     struct trend trend;

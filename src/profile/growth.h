@@ -29,14 +29,14 @@ enum growth_kind {
 };
 
 struct growth_options {
-    /* LOCATION groups call sites by the file and line of names_of_site; PROGRAM groups them by the
-     * innermost function in the user's own files */
+    /* LOCATION groups call sites by the file and line of the frame that names_of_site returns;
+     * PROGRAM groups them by the innermost function in the user's own files */
     enum growth_by by;
-    /* Only with LOCATION: gives a line of a library one row for each user function that called it,
-     * because one caller may keep memory that another frees. Also merges growing lines into one row
-     * if the same user function called them and each line's growth is small compared with the
-     * total: a plot that is never closed is one leak, even if a hundred lines of a plotting library
-     * allocated its memory. Only the growth of baselines is merged. */
+    /* Only with LOCATION. Gives a line of a library one row for each user function that called the
+     * line, because one caller may keep memory that another caller frees. Also merges growing lines
+     * into one row if the same user function called them and each line's growth is small compared
+     * with the total: a plot that is never closed is one leak, even if a hundred lines of a
+     * plotting library allocated its memory. Only the growth of baselines is merged. */
     bool minds_program;
     enum growth_kind kind;
     int64_t from_step, to_step;
@@ -68,7 +68,7 @@ struct growth_row {
     uint32_t site;
     int gpu; /* -1: host memory */
     size_t sites;
-    /* Number of source lines merged into this row, or 0 if the row is not merged; PLACES holds the
+    /* Number of source lines merged into this row; 0 if the row is not merged. PLACES holds the
      * lines that grew most. */
     size_t n_places;
     struct growth_place places[GROWTH_PLACES_MAX];
@@ -76,8 +76,8 @@ struct growth_row {
     double live_objects;
     double allocated_bytes;
     double age_s; /* median age of the row's live bytes */
-    /* The growth: the baseline at the end minus the baseline at the start (at the first step, if
-     * there are steps). Or, if KIND is not GROWTH_OF_BASELINE, the bytes that KIND describes. */
+    /* For GROWTH_OF_BASELINE, the baseline at the end minus the baseline at the start (at the first
+     * step, if there are steps). For other kinds, the bytes that the kind describes. */
     double growth_bytes;
     double growth_sigma;   /* standard deviation of growth_bytes due to sampling */
     double survivor_bytes; /* bytes allocated in the first half of the run and live at its end */

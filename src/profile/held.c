@@ -10,7 +10,7 @@
 #include "profile/folder.h"
 #include "verdict/fit.h"
 
-/* A call site keeps its memory if it frees at most this fraction of its allocations. Such memory is
+/* A call site keeps its memory if it frees at most this fraction of its allocations. Its memory is
  * not allocated anew with every batch, so its sampling error stays the same from reading to
  * reading. */
 static const double KEEPS = 0.2;
@@ -25,8 +25,8 @@ static bool is_kept(const struct profile_held *h)
     return h->freed_bytes <= KEEPS * h->allocated_bytes;
 }
 
-/* Returns the first reading at or after the fraction PART of the time between the first reading and
- * reading LAST. */
+/* Returns the first reading at or after the time that lies the fraction PART of the way from the
+ * first reading to reading LAST. */
 static const struct profile_reading *reading_after(const struct profile *p, size_t last,
                                                    double part)
 {
@@ -51,9 +51,9 @@ static const struct profile_reading *reading_at_step(const struct profile *p, si
     return NULL;
 }
 
-/* Returns the reading nearest to FROM that lies a whole number of epochs before reading LAST.
- * Memory that is gathered within each epoch and then freed is equal in two such readings. Returns
- * FROM if the length of the epoch is unknown or too long. */
+/* Returns the reading nearest to FROM that lies a whole number of epochs before reading LAST. In
+ * two such readings, memory that is gathered within each epoch and then freed has the same size.
+ * Returns FROM if the length of the epoch is unknown or too long. */
 static const struct profile_reading *reading_in_phase(const struct profile *p, size_t last,
                                                       const struct profile_reading *from,
                                                       const struct held_window *w)
@@ -86,9 +86,8 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
     }
 }
 
-/* The four readings AT divide a part of the run into three consecutive periods. Returns a sum over
- * the call sites that keep their memory: each adds three times the growth in the period in which it
- * grew least. */
+/* The four readings AT bound three consecutive periods. Returns a sum over the call sites that keep
+ * their memory. Each call site adds three times its growth in the period in which it grew least. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;
@@ -184,9 +183,9 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
     return true;
 }
 
-/* Returns the sum over all call sites: each adds the minimum of its live bytes in the readings FROM
- * <= i < TO. Memory that is freed at times is not part of that minimum. LEAST and SEEN have room
- * for every call site. */
+/* Returns the sum, over all call sites, of the minimum of their live bytes in the readings FROM <=
+ * i < TO. Memory that is freed at times is not part of that minimum. LEAST and SEEN have room for
+ * every call site. */
 static double settled_in(const struct profile *p, size_t from, size_t to, double *least,
                          uint32_t *seen)
 {

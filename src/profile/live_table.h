@@ -22,8 +22,8 @@ struct live_table_large {
 };
 
 /* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD.
- * After the first call, memory that is reserved but was never touched no longer counts as live.
- * Before it, every block is counted in its full size. */
+ * Until the first call, every block counts as live in its full size. From then on, reserved memory
+ * that was never touched does not count. */
 void live_table_measure(struct live_table *l, int pagemap_fd);
 
 /* Maps the memfd FD, which the caller still has to close. Returns -EBADMSG if it is not a heap

@@ -22,7 +22,7 @@ static enum mark_kind marks_kind(enum verdict_mark_kind kind)
     return kinds[kind];
 }
 
-/* Copies the mark without its text. The end of a phase becomes an event of the phase's kind. */
+/* Copies the mark without its text. If a phase ends, stores an event of the phase's kind. */
 static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_mark_kind kind)
 {
     if (!ARRAY_ROOM(m->at, m->count, m->cap)) {

@@ -96,8 +96,7 @@ static void count_package(struct begun list[PACKAGES], const char *file)
     list[at].count++;
 }
 
-/* Returns true if no caller of NODE is in a package; NODE's package is then the one in which the
- * stack begins. */
+/* Returns true if no caller of NODE is in a package, so that the stack begins in NODE's package. */
 static bool begins_stack(const struct profile *p, uint32_t node)
 {
     for (uint32_t at = p->nodes[node].parent; at; at = p->nodes[at].parent) {
@@ -399,9 +398,9 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-/* Adds ONE, the caller of the last of the COUNT frames in RET. A recursive call and an outer
- * <module> are not added. If that last frame is a comprehension in the function ONE, ONE replaces
- * it. Returns false if RET is full. */
+/* Adds the frame ONE, which called the last of the COUNT frames in RET. If the last frame is a
+ * comprehension in the function ONE, replaces the last frame by ONE. Does not add a recursive call
+ * or an outer <module>. Returns false if RET is full. */
 static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
     const struct name *inner = *count ? ret[*count - 1] : NULL;

@@ -9,9 +9,9 @@
 /* Returns true for an allocator. FUNCTION is a demangled name or NULL, LIB the base name of its
  * module or NULL. */
 bool known_allocator(const char *function, const char *lib);
-/* Finds the autograd node in the name of the function that runs it in a backward pass:
- * "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". Returns false for
- * other functions. */
+/* In a backward pass, one function runs each autograd node. Finds the node in the name of this
+ * function: "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". Returns
+ * false for other functions. */
 bool known_backward(const char *function, const char **ret, size_t *ret_len);
 /* Returns true for a Python frame of the standard library or of framework internals, and for a
  * Python frame without a file. */
@@ -24,6 +24,6 @@ bool known_library(const char *file);
 bool known_package(const char *file, size_t *ret_len);
 /* Returns true for the wrapper script that an installer writes to run a package as a command. */
 bool known_wrapper(const char *function, const char *file, uint32_t line);
-/* Returns true if INNER is a comprehension or generator expression in OUTER, its caller in the same
- * file. Before Python 3.11 the name of a comprehension does not include the function. */
+/* Returns true if INNER is a comprehension or generator expression in OUTER, and both are in the
+ * same file. Before Python 3.11 the name of a comprehension does not include the function. */
 bool known_comprehension(const char *inner, const char *outer);

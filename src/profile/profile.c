@@ -49,9 +49,9 @@ int profile_site_gpu(const struct profile *p, uint32_t site)
     return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
 }
 
-/* Moves the entries of GPU memory out of the array AT, which has *N entries of SIZE bytes. Each
- * entry begins with its call site. Returns the moved entries in their order, *RET_N of them; the
- * others stay in AT. Returns NULL if out of memory. */
+/* Removes the entries of GPU memory from the array AT, which has *N entries of SIZE bytes, and
+ * updates *N. Each entry begins with its call site. Returns the removed entries in their order, and
+ * their number in *RET_N. Returns NULL if out of memory. */
 static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
                               size_t *ret_n)
 {
@@ -210,8 +210,8 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* Returns the first reading that was taken while the process was exiting and after which live bytes
- * never grew, or the last reading if there is none. */
+/* Returns the index of the first reading from which on the process was exiting and live bytes never
+ * grew. If there is no such reading, returns the index of the last reading. */
 static size_t first_ended(const struct profile *p)
 {
     size_t i = p->n_readings - 1;
@@ -221,8 +221,8 @@ static size_t first_ended(const struct profile *p)
     return i;
 }
 
-/* Returns how long the process may have been releasing memory: the time since memory last grew, but
- * at most a tenth of the process's life, and at least five seconds. */
+/* Returns for how long the process may have been releasing memory. This is the time since memory
+ * last grew, limited to a tenth of the process's life, but at least five seconds. */
 static uint64_t tail_ns_of(const struct profile *p)
 {
     const uint64_t least_ns = UINT64_C(5000000000);

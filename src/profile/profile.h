@@ -174,19 +174,20 @@ uint64_t profile_whole(double v);
  * after the last. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* Returns the number of readings that show the process at work. A process that is not killed
- * releases its memory before it exits, so its last readings are left out. The last remaining
- * reading is left out as long as it is more than a tenth lower than the reading before it or than
- * the reference. The reference is the last reading before the process may have begun to release
- * memory. The release is assumed to have begun when memory last grew, but at most a tenth of the
- * process's life before the exit, and at least five seconds before the exit. These times are
- * counted back from the last reading before the exit, because exiting may take long. */
+ * releases its memory before it exits, so readings at the end are left out. The last reading is
+ * left out if it is more than a tenth lower than the reading before it or than a reference reading.
+ * This is repeated with the new last reading. The reference is the last reading before the process
+ * may have begun to release memory. The release is assumed to have begun when memory last grew, but
+ * at most a tenth of the process's life before the exit, and at least five seconds before the exit.
+ * These times are counted back from the last reading before the exit, because exiting may take
+ * long. */
 size_t profile_working(const struct profile *p);
 /* Like profile_working, but also excludes readings taken while the process was exiting. */
 size_t profile_at_work(const struct profile *p);
 /* Returns the live bytes of all call sites at R. */
 double profile_live_at(const struct profile_reading *r);
-/* Returns the entry of SITE in R, or NULL. *AT is the position in R, initially 0. SITE must
- * increase from call to call. */
+/* Returns the entry of SITE in R, or NULL. *AT is a position in R that speeds up a series of calls.
+ * It must be 0 at the first call, and SITE must increase from call to call. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
 /* Returns how much of a call site's growth from BEFORE to NOW is certain despite the sampling

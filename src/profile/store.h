@@ -43,10 +43,10 @@ enum store_why {
     STORE_ASKED,
     STORE_LAST, /* the process has exited; a reading and a snapshot are always taken */
 };
-/* Takes a reading now. HAS_STEP is false if there are no marks. *ret_live_bytes receives the live
- * bytes of host memory at this reading. If this reading is skipped because it was requested too
- * soon, it receives those at the previous reading. Returns 0, -ENOMEM, or -ENOBUFS if the disk is
- * too slow. After -ENOBUFS the next reading does not depend on earlier ones. */
+/* Takes a reading now. HAS_STEP is false if there are no marks. Sets *ret_live_bytes to the live
+ * bytes of host memory at this reading, or at the previous reading if this one is skipped because
+ * it was requested too soon. Returns 0, -ENOMEM, or -ENOBUFS if the disk is too slow. After
+ * -ENOBUFS the next reading does not depend on earlier ones. */
 int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
                enum store_why why, double *ret_live_bytes);
 /* Waits at most WAIT_NS for the disk. Returns 0, -ETIMEDOUT, or the first error. */

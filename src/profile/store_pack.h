@@ -7,8 +7,8 @@
 struct buf;
 
 #define STORE_MAGIC "EBB-HEAP"
-/* Since version 2, call sites may be of GPU memory; an older reader would take them for call sites
- * of host memory. */
+/* From version 2 on, call sites may belong to GPU memory. An older reader would treat them as host
+ * memory. */
 enum { STORE_MAJOR = 2, STORE_MINOR = 0, STORE_MAJOR_OLDEST = 1 };
 
 enum store_block {
@@ -78,7 +78,8 @@ struct store_moment {
 
 void store_pack_file_head(struct buf *out);
 void store_pack_head(struct buf *out, const struct live_table *table);
-/* Adds one block with the entries that the table has beyond DONE, if any, and updates DONE. */
+/* Compares the table with DONE, the counts at the last call. If the table has new entries, adds one
+ * block with them and updates DONE. */
 void store_pack_news(struct buf *out, const struct live_table *table,
                      struct live_table_counts *done);
 /* Adds the totals of GPUs and the failed requests, if any. */

@@ -33,7 +33,7 @@ struct reader {
     size_t unpacked_bytes;
     /* HEAP_SITES elements: the state of each call site at the last reading. */
     struct store_site *sites;
-    /* Number of the last reading. 0 if there is none or it was lost; the next reading is then
+    /* Number of the last reading, or 0 if there is no usable reading. The next reading is then
      * usable only if it does not depend on earlier ones. */
     uint64_t seq;
     struct store_moment last; /* time of the last reading */
@@ -243,7 +243,7 @@ static void get_cost(struct cur *c, struct profile_cost *ret)
 /* Reads a list of changes, which ends at a gap of 0. */
 static void get_changes(struct reader *r, struct cur *c)
 {
-    /* wraps around at the first addition, so that a gap of 1 is call site 0 */
+    /* the first addition wraps around, so that a gap of 1 leads to call site 0 */
     uint64_t site = UINT64_MAX;
     for (;;) {
         uint64_t gap = cur_varint(c);

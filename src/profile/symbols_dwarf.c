@@ -11,8 +11,8 @@
 
 enum {
     NEST_MAX = 64, /* deepest nesting of namespaces and blocks; real programs have less */
-    BACK_MAX = 8,  /* maximum number of ranges, backwards from an address, that are searched for a
-                      range that contains the address */
+    /* an address is searched for in at most this many ranges that start at or before it */
+    BACK_MAX = 8,
 };
 
 struct stretch {
@@ -141,8 +141,8 @@ static bool is_container(int tag)
            tag == DW_TAG_class_type;
 }
 
-/* Functions that the linker dropped because nothing uses them are still described, at address 0.
- * They would overlap other functions there. */
+/* Unused functions that the linker dropped are still described, at address 0, where they would
+ * overlap other functions. */
 static bool function_contains(Dwarf_Die *function, uint64_t address)
 {
     Dwarf_Addr start;

@@ -10,11 +10,10 @@
 #include "base/array.h"
 
 enum {
-    /* Maximum number of functions, backwards from an address, that are searched for a function that
-     * contains the address. */
+    /* An address is searched for in at most this many functions that start at or before it. */
     NEST_MAX = 16,
     ALIASES_MAX = 16,   /* maximum number of names at one address that are compared */
-    UNSIZED_MAX = 4096, /* assumed size in bytes of a function of unknown size */
+    UNSIZED_MAX = 4096, /* size in bytes that is assumed for functions without a size */
 };
 
 static bool is_function(const GElf_Sym *sym)
@@ -24,8 +23,8 @@ static bool is_function(const GElf_Sym *sym)
            sym->st_name != 0;
 }
 
-/* Compares two functions by start address, then by size: of those with the same start, the largest
- * is checked first, because the search goes backwards. */
+/* Orders functions by start address, then by size. The search for an address goes backwards, so
+ * among functions with the same start the largest is checked first. */
 static int by_start(const void *a, const void *b)
 {
     const struct elf_function *x = a, *y = b;
@@ -96,8 +95,8 @@ static bool read_symbol_name(const struct elf_functions *t, uint32_t name, char 
     return ret[0] != '\0';
 }
 
-/* Returns the function that contains ADDRESS. If there is none, returns the nearest function before
- * ADDRESS if that function has no size, as hand-written assembly often has none. */
+/* Returns the function that contains ADDRESS. If there is none, but the nearest function before
+ * ADDRESS has no size, returns that function; hand-written assembly often has no size. */
 static const struct elf_function *find_holder(const struct elf_functions *t, uint64_t address)
 {
     size_t after = ARRAY_SEARCH(i, t->count, t->items[i].start <= address);

@@ -169,7 +169,7 @@ static int add_connection(struct table_socket *a, int fd, int32_t pid)
         a->refused++;
     }
     a->waiting[a->count++] = c;
-    /* The socket is read at once, because most processes have sent their table by now. */
+    /* Reads the socket at once, because most processes have sent their table by now. */
     on_connection(c, fd, EPOLLIN);
     return 0;
 }
@@ -182,8 +182,8 @@ static void on_listener(void *user, int listener, uint32_t events)
         int32_t pid;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            /* The connection stays in the queue, so listening stops until the next tick; otherwise
-             * the loop would be woken all the time. */
+            /* Stops listening until the next tick. The connection stays in the queue, so otherwise
+             * the loop would wake up again and again. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
                 loop_change_fd(a->source, 0);
             return;

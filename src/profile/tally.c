@@ -1,4 +1,5 @@
-/* Computes the rows: which call sites belong to each, and their live bytes at every reading. */
+/* Computes the rows: assigns call sites to rows, and determines the live bytes of each row at every
+ * reading. */
 #include "profile/tally.h"
 
 #include <errno.h>
@@ -123,9 +124,9 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-/* Returns the index of the reading from which growth is measured. If there are steps, this is the
- * first reading with a step, because memory that was loaded before it is not growth. Returns 0 if
- * there are no steps, or if the first step came in the second half of the run. */
+/* Returns the index of the reading from which growth is measured: the first reading with a step,
+ * because memory that was loaded earlier is not growth. Returns 0 if there are no steps, or if the
+ * first step came in the second half of the run. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -221,8 +222,8 @@ double tally_sigma(const struct tally *row)
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
-    /* All rows are created before the baselines are computed, because a row that first appears in a
-     * late reading has a baseline of 0 at the start. */
+    /* Creates all rows before the baselines are computed. A row that first appears in a late
+     * reading then has a baseline of 0 at the start. */
     for (size_t i = 0; i < t->n_readings; i++) {
         int r = tallies_at(t, names, &p->readings[i]);
         if (r < 0)
@@ -287,7 +288,7 @@ static int want_since(struct tallies *t, struct names *names, struct err *err)
     return want_samples(t, names, s, since_ns, UINT64_MAX);
 }
 
-/* Returns the time of the last reading before STEP + 1 was completed, but at least T_NS. */
+/* Returns the time of the last reading before STEP + 1 was completed, or T_NS if that is later. */
 static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
 {
     for (size_t i = profile_working(p); i-- > 0;)
@@ -440,8 +441,8 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Moves the rows into which others were merged to the front of ROWS, and removes the merged
- * ones. */
+/* Removes rows that were merged into others from ROWS, and moves the rows that absorbed them to the
+ * front. */
 static size_t reorder(struct tally **rows, size_t *count)
 {
     size_t merged = 0, left = 0;

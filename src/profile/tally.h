@@ -1,5 +1,5 @@
-/* Rows of call sites while they are computed: which call site belongs to which row, and its live
- * bytes at every reading. Private to growth.c and tally.c. */
+/* The rows while they are computed: which call sites belong to each row, and the row's live bytes
+ * at every reading. Private to growth.c and tally.c. */
 #pragma once
 
 #include <stddef.h>
@@ -25,7 +25,7 @@ struct tally {
     double wanted;
     int32_t part_of;             /* row into which this row was merged, or TALLY_NONE */
     double own_growth, own_live; /* values before other rows were merged into this row */
-    size_t parts; /* number of rows that form this row, or 0 if no row was merged into it */
+    size_t parts; /* number of rows merged into this one, including itself; 0 if it is not merged */
     struct verdict_series *series; /* NULL: not judged */
 };
 

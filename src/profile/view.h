@@ -128,8 +128,8 @@ int profile_view_make(const struct profile *p, struct names *names, const struct
                       size_t top, bool stacks, struct profile_view *ret);
 struct profile_wants {
     struct symbols_options symbols;
-    struct growth_options growth; /* options for the growth; its marks are ignored */
-    const struct marks *marks;    /* marks of the run, used instead */
+    struct growth_options growth; /* options for the growth, except its marks, which are not used */
+    const struct marks *marks;    /* marks of the run */
     size_t top;                   /* maximum number of rows */
     bool stacks;
     bool tree; /* the call tree is included, without branches below one percent */

@@ -8,8 +8,8 @@
 
 struct profile_cost;
 
-/* Describes one event of KIND, an enum heap_drop, so that "N × " can precede it: "sample without a
- * stack: …". */
+/* Describes one event of KIND, an enum heap_drop: "sample without a stack: …". The text also reads
+ * well after a count: "3 × sample without a stack: …". */
 const char *profile_drop_text(size_t kind);
 /* Size of a buffer for a Python version such as "3.11.2". */
 enum { PROFILE_VERSION_MAX = 24 };
