@@ -139,8 +139,8 @@ static uint64_t read_pointer(struct cfi_cursor *c, uint8_t encoding)
     }
 }
 
-/* Reads the length of a CIE or FDE. Leaves the cursor at the entry's id and confines it to the
- * entry. */
+/* Reads the length of a CIE or FDE. Moves the cursor to the entry's id, and lets the cursor end
+ * where the entry ends. */
 static void enter_entry(struct cfi_cursor *c)
 {
     uint64_t len = cfi_unsigned(c, 4);

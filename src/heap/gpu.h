@@ -13,7 +13,7 @@ const void *gpu_key(const void *p, unsigned gpu);
  * and RESERVED are the allocator's totals; values above INT64_MAX are ignored. A block on GPU
  * number HEAP_GPUS or above is only counted as a drop. Preserves errno. */
 void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu);
-/* Resets the state for a new table or in the child of a fork, where no other thread is running. */
+/* Resets the state, for a new table or in the child of a fork. No other thread may be running. */
 void gpu_reset(void);
 /* Records a failed request of SIZE bytes, and the call sites with the most live bytes on this GPU.
  * Preserves errno. */

@@ -25,8 +25,8 @@ struct heap_thread {
     /* State of the random number generator for GPU blocks, which have no countdown. */
     uint64_t gpu_random;
     uint64_t interval; /* sampling interval from which the countdown was drawn */
-    /* Above 0 while the library runs, including in signal handlers that interrupt it. No samples
-     * are taken then. */
+    /* While this is above 0, the thread is running the library, or a signal handler that
+     * interrupted the library. No samples are taken then. */
     uint32_t busy;
     /* If this is above 0, the mappings of this thread are not counted. */
     uint32_t no_maps;

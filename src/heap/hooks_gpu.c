@@ -174,8 +174,8 @@ static int find_in_all(struct dl_phdr_info *info, size_t size, void *user)
     return is_last;
 }
 
-/* Finds the real functions for CALLER. If a tail call led here, CALLER is not the library that made
- * the call, and may have nothing to do with torch; then the first library that defines the
+/* Finds the real functions for CALLER. After a tail call, CALLER is not the library that made the
+ * call, and may have nothing to do with torch. In that case, the first library that defines the
  * functions is used. */
 static void find_real(const struct module_map *caller, struct real *ret)
 {
@@ -221,8 +221,8 @@ static bool read_caller(const struct caller *c, uintptr_t ip, uint32_t *ret_clos
     return turn != 0 && turn % 2 == 0 && HEAP_LOAD(c->turn) == turn && ip - start < end - start;
 }
 
-/* Writes an entry. If another thread is writing it, writes nothing; the search is then repeated at
- * the next call. */
+/* Writes an entry. If another thread is writing the entry, writes nothing; the next call then
+ * repeats the search. */
 static void write_caller(struct caller *c, const struct module_map *map, uint32_t closed,
                          const struct real *real)
 {

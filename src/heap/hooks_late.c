@@ -34,7 +34,8 @@ enum { SLOT_PLT = R_X86_64_JUMP_SLOT, SLOT_GOT = R_X86_64_GLOB_DAT, SLOT_DATA = 
 
 /* Starts profiling. Returns NULL, or the reason for a failure. */
 HOOK const char *ebb_heap_attach(const char *socket, uint64_t interval, uint64_t filters);
-/* Hooks Python's small objects. The caller must hold the GIL. Returns 1 if they are hooked. */
+/* Hooks Python's small objects. The caller must hold the GIL. Returns 1 if small objects are
+ * hooked. */
 HOOK int ebb_heap_attach_python(void);
 /* Hooks modules that were loaded since the last call. */
 HOOK void ebb_heap_refresh(void);
@@ -117,8 +118,8 @@ static bool is_of_torch(const struct late_hook *h)
     return strncmp(h->name, "_ZN3c10", 7) == 0;
 }
 
-/* Returns true for operator new and delete of a C++ library. They call malloc and free, whose slots
- * are hooked, so they need no hooks. */
+/* Returns true for operator new and delete of a C++ library. These operators need no hooks, because
+ * they call malloc and free, whose slots are hooked. */
 static bool is_counted_by_malloc(const struct late_hook *h)
 {
     return strncmp(h->name, "_Z", 2) == 0 && !is_of_torch(h) &&
@@ -389,7 +390,7 @@ static bool take_task_patiently(int32_t pid)
     return true;
 }
 
-/* Runs a task. Returns false if it failed, or if another thread is running a task. */
+/* Runs a task. Returns false if the task failed, or if another thread is running a task. */
 static bool run_locked(enum late_task what)
 {
     int32_t pid = (int32_t)syscall(SYS_getpid);

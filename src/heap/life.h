@@ -15,9 +15,9 @@ bool life_settings(const char *heap, const char *socket, struct heap_process *re
 /* Returns the number of seccomp filters according to /proc/self/status. Older kernels do not report
  * the number; the result is then 1 if there are filters, else 0. */
 uint64_t life_filters(const char *status);
-/* Decides once whether this process is profiled. The decision is made at the first allocation after
- * the environment has become available, which may be in another library's constructor, and at the
- * latest in our own constructor. Returns false if the decision has not been made yet. */
+/* Decides once whether this process is profiled. The decision is made at the first allocation at
+ * which the environment is available. This may be in another library's constructor; the latest
+ * moment is our own constructor. Returns false if the decision has not been made yet. */
 bool life_start(void);
 /* Begins a section in which this thread may use the table. Returns false and begins no section if
  * profiling is off. Sections nest. life_detach waits until all threads have left their sections. A

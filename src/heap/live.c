@@ -277,7 +277,8 @@ bool live_find(const void *p, struct live_sample *ret)
 }
 
 /* Keeps or removes one sample while the table is being thinned. If another thread replaces the
- * sample in this entry at the same time, the new sample is treated as if it were the old one. */
+ * sample in this entry at the same time, the decision about the old sample is applied to the new
+ * one. */
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];

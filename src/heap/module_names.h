@@ -19,7 +19,7 @@ struct module_names {
  * or NULL. */
 const ElfW(Dyn) * module_names_dynamic(uintptr_t base, const void *headers, size_t count);
 /* Finds the tables of the module loaded at BASE, with its program headers (ElfW(Phdr)). Returns
- * false if it has no symbol or hash table. */
+ * false if the module has no symbol table or no hash table. */
 bool module_names_of(uintptr_t base, const void *headers, size_t count, struct module_names *ret);
 /* Returns the module's own definition of NAME, or NULL. */
 const ElfW(Sym) * module_names_find(const struct module_names *n, const char *name);

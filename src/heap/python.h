@@ -19,7 +19,7 @@ struct python_frame {
  * of small objects if that is requested and this thread holds the GIL. */
 void python_detect(void);
 /* Reads this thread's frames, innermost first, and returns their number. Returns 0 if the thread
- * has no frames or they are not readable. */
+ * has no frames or its frames are not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
 /* Returns true if the interpreter is shutting down. During the shutdown it frees everything, even
  * leaked memory. */

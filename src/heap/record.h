@@ -1,4 +1,5 @@
-/* Takes a sample: unwinds, merges and interns its stack, and adds it to the live samples. */
+/* Takes a sample: unwinds, merges and interns the stack, and adds the sample to the live
+ * samples. */
 #pragma once
 
 #include "heap/heap.h"

@@ -216,8 +216,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
         before = INT64_MAX;
     count_allocated(t);
     /* No countdown was drawn yet: the random number generator is not seeded, or profiling was off
-     * until now (life_rest). A new countdown is drawn, and this allocation is subtracted from
-     * it. */
+     * until now (life_rest). A new countdown is drawn, and the size of this allocation is
+     * subtracted from it. */
     if (t->random == 0 || before < 0) {
         if (t->random == 0)
             t->random = seed(t);

@@ -26,9 +26,9 @@ _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
 /* Hashes a frame together with all its callers. The hash does not depend on the parent's number, so
- * all slots of a stack can be computed and prefetched before the first is read. If the slots were
- * computed one after the other, a sample would wait for each slot, because usually none of the
- * slots is in the processor's cache. */
+ * all slots of a stack can be computed and prefetched before the first slot is read. Otherwise a
+ * sample would wait for the slots one after the other, because usually none of them is in the
+ * processor's cache. */
 static uint64_t path_hash(uint64_t outside, uint64_t frame)
 {
     uint64_t x = (frame ^ outside) * UINT64_C(0x9e3779b97f4a7c15);
@@ -152,7 +152,7 @@ static size_t follow(struct heap_table *t, struct path *at, const uint64_t *fram
     return i;
 }
 
-/* Returns the index of the first frame to keep in a stack that must be shortened. The innermost
+/* For a stack that must be shortened: returns the index of the first frame to keep. The innermost
  * frames are kept, because they identify the place of the allocation. */
 static size_t inner_part(const uint64_t *frames, size_t n)
 {

@@ -23,7 +23,7 @@
 
 enum {
     HEAP_TABLE_VERSION = 2,
-#ifdef EBB_FUZZ /* a fuzzer fills the table for every input, so it uses a small table */
+#ifdef EBB_FUZZ /* a fuzzer uses a small table, because it fills the table for every input */
     HEAP_SHARE = 64,
 #else
     HEAP_SHARE = 1,

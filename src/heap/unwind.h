@@ -29,5 +29,5 @@ void unwind_expect(const struct unwind_frame *frames, size_t n);
  * example one that the program created. The system calls used have no side effects; a sandboxed
  * process makes no system calls. */
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp);
-/* Forgets this thread's stack bounds after fork; they are then looked up again. */
+/* Forgets this thread's stack bounds after fork; the next walk looks them up again. */
 void unwind_reset(void);

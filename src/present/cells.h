@@ -25,8 +25,8 @@ const char *known_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *known_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
 /* Writes the role or, if IS_SHORT, its first word, such as "compile" for "compile worker". */
 char *cell_role(char out[CELL_MAX], const char *role, bool is_short);
-/* Returns the part of PATH below FOLDER, or the whole PATH if it is outside FOLDER or FOLDER is
- * NULL. */
+/* Returns the part of PATH below FOLDER. Returns the whole PATH if PATH is outside FOLDER, or if
+ * FOLDER is NULL. */
 const char *path_below(const char *path, const char *folder);
 /* Returns the width in columns of UTF-8 text that is already escaped. */
 size_t cell_columns(const char *s);
@@ -39,7 +39,7 @@ struct cell_column {
     int priority;
     bool is_shown;
 };
-/* Chooses the table columns that are shown, so that REST of WIDTH screen columns remain for the
- * text after them. The least important table columns are hidden first. Returns the width of the
- * shown columns. */
+/* Chooses the table columns to show, so that at least REST of WIDTH screen columns remain for the
+ * text after the table. The least important table columns are hidden first. Returns the width of
+ * the shown columns. */
 int cell_columns_fit(struct cell_column *columns, size_t count, int width, int rest);

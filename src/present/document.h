@@ -45,8 +45,8 @@ void doc_title(struct doc *d, const char *raw);
 /* Begins a section. ID is a word without special characters. TITLE may be NULL. A TONE makes the
  * section a coloured card. */
 void doc_section(struct doc *d, const char *id, enum doc_tone tone, const char *title);
-void doc_heading(struct doc *d, const char *title); /* adds a heading within a section */
-void doc_space(struct doc *d);                      /* adds an empty line in a terminal */
+void doc_heading(struct doc *d, const char *title);
+void doc_space(struct doc *d); /* adds an empty line in a terminal */
 
 /* Begins a paragraph, which is wrapped as necessary. TONE applies to the plain text in it. */
 void doc_para(struct doc *d, enum doc_tone tone);

@@ -230,8 +230,8 @@ static size_t html_fold(struct html *h, size_t i)
 
 /* ---- tables ---- */
 
-/* Writes the cell at I and, in the last column, the lines below it. Returns the index after them.
- */
+/* Writes the cell at I and, in the last column, the lines below the cell. Returns the index after
+ * these nodes. */
 static size_t html_cell(struct html *h, size_t i, const struct doc_column *c, bool is_last)
 {
     const struct doc *d = h->doc;

@@ -106,7 +106,7 @@ static bool is_unit_space(const char *text, const char *at)
     return false;
 }
 
-/* Writes and wraps TEXT, which is already escaped. Its last word remains pending. */
+/* Writes and wraps TEXT, which is already escaped. Does not write the last word yet. */
 static void terminal_flow(struct terminal *t, enum doc_tone tone, const char *text)
 {
     for (const char *at = text, *from = text;; at++) {

@@ -88,8 +88,8 @@ static void draw_headroom(struct pen *p, const struct frame *f)
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
 }
 
-/* Draws the location of the limit, such as a cgroup. It comes last on its line because it may be
- * long. A limit of the whole host has no location. */
+/* Draws the location of the limit, such as a cgroup. The location is last on its line, because it
+ * may be long. A limit of the whole host has no location. */
 static void draw_limit(struct pen *p, const struct frame *f)
 {
     char text[256], where[160], size[TEXT_SIZE_MAX];

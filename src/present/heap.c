@@ -76,8 +76,8 @@ static bool is_offset(const struct profile_frame *f)
     return len && f->function && strncmp(f->function, f->lib, len) == 0;
 }
 
-/* Appends a frame, such as "train.py:41 collate" or "c10::alloc_cpu (libc10.so)". PATH is the file,
- * as it should be shown, or NULL. */
+/* Appends a frame, such as "train.py:41 collate" or "c10::alloc_cpu (libc10.so)". PATH is the
+ * file's path in the form to show, or NULL. */
 static void add_frame_at(struct buf *out, const struct profile_frame *f, const char *path)
 {
     if (path)

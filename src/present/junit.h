@@ -4,5 +4,6 @@
 struct buf;
 struct summary;
 
-/* A leak is a failure, a job that did not finish is an error, an undecided verdict is skipped. */
+/* Writes the file. A leak is a test failure, a job that did not finish is an error, and an
+ * undecided verdict is a skipped test. */
 void junit_write(struct buf *out, const struct summary *s);

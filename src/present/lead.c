@@ -184,8 +184,8 @@ static bool source_line(const struct profile_frame *p, const struct outcome *o, 
     return ret->len > 0;
 }
 
-/* Finds the call site that the diagnosis names or, if it names none, the one that grows most.
- * Returns false if there is neither. *RET_ROW is the row of this call site, or NULL. */
+/* Finds the call site that the diagnosis names. If it names none, finds the call site that grows
+ * most. Returns false if neither exists. *RET_ROW is the row of the call site, or NULL. */
 static bool find_place(const struct summary *s, struct profile_frame *ret,
                        const struct profile_row **ret_row)
 {
@@ -217,8 +217,8 @@ static bool has_own_rate(const struct summary *s, const struct profile_row *row)
     return !all || !all->known || own->value < 0.8 * all->value;
 }
 
-/* Returns "so far". If ebb was attached to a running job, earlier allocations are unknown; then
- * returns text such as "since 12:00". */
+/* Returns "so far". If ebb was attached to a running job, earlier allocations are unknown, so
+ * returns text such as "since 12:00" instead. */
 static const char *since_when(const struct outcome *o, char ret[16])
 {
     const char *at =

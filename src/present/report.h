@@ -64,7 +64,7 @@ uint64_t report_peak(const struct report *r);
 /* Returns the folder in which the job was started, or NULL if unknown. */
 const char *report_cwd(const struct report *r);
 
-/* Returns the call sites of the memory that the headline is about. */
+/* Returns the call sites of host memory or of GPU memory, whichever the headline is about. */
 const struct profile_view *report_worst_heap(const struct report *r);
 /* Returns the input for the lead. */
 struct summary report_summary(const struct report *r);
@@ -72,8 +72,8 @@ void report_document(struct doc *d, const struct report *r);
 /* Returns the document of `ebb report --json`, or NULL if out of memory. */
 json_t *report_json(const struct report *r);
 
-/* The answer to whether a change helped. It follows from the confidence intervals of both rates:
- * if they overlap, no difference is proven. */
+/* The answer to whether a change helped. The answer follows from the confidence intervals of both
+ * rates: if the intervals overlap, no difference is proven. */
 enum report_answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
 enum { COMPARISON_REASON = 160 };
 struct comparison {

@@ -22,6 +22,6 @@ void report_add_plot(struct doc *d, const struct run *run, const struct series *
  * compact form for the page's script. Returns NULL if out of memory. */
 json_t *report_data(const struct run *run, bool is_packed);
 /* Stores the marks of KIND that the first rank sent, without repetitions. If there are more than
- * REPORT_EVENTS, stores only every Nth one. Returns their number. RET must have room for all marks
- * of the kind. */
+ * REPORT_EVENTS marks, stores only every Nth mark. Returns the number of stored marks. RET must
+ * have room for all marks of the kind. */
 size_t report_events(const struct run *run, enum mark_kind kind, const struct run_mark **ret);

@@ -154,7 +154,8 @@ static void summary_put_roles(struct doc *d, const struct outcome_measured *m)
 
 /* Adds the command without the folders of absolute paths, or the name if there is no command. A
  * forked worker has its parent's command line. If the worker has a name of its own, that name comes
- * first. Only the beginning is compared, because the kernel truncates names to 15 bytes. */
+ * first. A name counts as its own only if neither the name nor the command begins with the other,
+ * because the kernel truncates names to 15 bytes. */
 static void summary_put_command(struct doc *d, const struct outcome_process *p)
 {
     const char *name = p->name ? p->name : "", *base = "";
@@ -488,8 +489,8 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* Next to a path there is no room for a second command. `ebb report` is kept, because it
-         * includes the output of the others. */
+        /* Next to a path there is no room for a second command. Only `ebb report` is shown, because
+         * it includes the output of the other commands. */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"

@@ -93,7 +93,7 @@ struct request {
      * only */
     size_t runs;
     /* A leaking run needs more memory the longer it runs: BYTES for STEPS steps, PLANNED_BYTES for
-     * PLANNED_STEPS steps. Without the leak, it would need FIXED_BYTES. */
+     * PLANNED_STEPS steps. Without the leak, the run would need FIXED_BYTES. */
     bool is_leak;
     int64_t steps, planned_steps; /* 0: unknown */
     double planned_bytes, fixed_bytes;

@@ -147,7 +147,8 @@ static void lay_out(struct table *t, const struct frame_row *rows, int32_t row)
     }
 }
 
-/* Returns the index of SLOT in `folded`, or the index where it would be inserted. */
+/* Returns the index of SLOT in `folded`. If SLOT is not in `folded`, returns the index at which to
+ * insert it. */
 static size_t folded_at(const struct table *t, uint32_t slot, bool *ret_is)
 {
     size_t low = 0, high = t->folded_count;

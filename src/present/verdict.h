@@ -9,13 +9,12 @@ struct judged;
 struct verdict_result;
 struct verdicts;
 
-/* Writes the verdict on ONE in one line, such as "leaking: +9.0 MiB/step, out of memory in about
- * 7 min (97 % confident)". If FORECASTS, it includes when memory runs out. Returns the length of
- * the part to be coloured ("leaking"). OF is the set that ONE belongs to, or NULL. Names in the
- * text are not escaped. */
+/* Writes the verdict on ONE in one line, such as "leaking: +9.0 MiB/step, out of memory in about 7
+ * min (97 % confident)". The time until out of memory is included only if FORECASTS. Returns the
+ * length of the part to be coloured ("leaking"). OF is the set that ONE belongs to, or NULL. Names
+ * in the text are not escaped. */
 size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of,
                         bool forecasts);
-/* Adds the headline to D. */
 void verdict_put_headline(struct doc *d, const struct judged *one, const struct verdicts *of,
                           bool forecasts);
 /* Returns true if ONE, a verdict from the set OF, is about a GPU. */

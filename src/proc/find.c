@@ -305,7 +305,8 @@ static int best_first(const void *a, const void *b)
     return x->node->pub.info.id.pid - y->node->pub.info.id.pid;
 }
 
-/* Adds a training process, or counts it as one more rank of its launcher. */
+/* Adds a training process. If its launcher was added already, counts the process as one more rank
+ * of the launcher. */
 static void add_ranked(const struct proc_tree *tree, struct ranked *v, size_t *count,
                        const struct tree_node *n)
 {

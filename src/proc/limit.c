@@ -49,7 +49,7 @@ static const char *find_base(int cgroup_fd, bool v2)
     return faccessat(cgroup_fd, "unified/cgroup.controllers", F_OK, 0) == 0 ? "unified" : NULL;
 }
 
-/* Makes PATH relative to a mount whose root is MOUNT. Returns PATH itself if it is outside the
+/* Makes PATH relative to a mount whose root is MOUNT. Returns PATH itself if PATH is outside the
  * mount. */
 static const char *below_mount(const char *path, const char *mount)
 {

@@ -54,7 +54,7 @@ uint64_t machine_mapped_bytes(const struct machine *m);
  * of the cgroups to which it belonged last. Returns -ENODATA if not even meminfo can be read. RET
  * may be NULL. */
 int machine_limit(struct machine *m, struct machine_limit *ret);
-/* Returns the cgroup folder that has the effective limit, below root's cgroup_fd; "" if no cgroup
- * has it. */
+/* Returns the cgroup folder that has the effective limit, as a path below root's cgroup_fd. Returns
+ * "" if the limit is not that of a cgroup. */
 const char *machine_limit_dir(const struct machine *m);
 const char *limit_kind_name(enum limit_kind kind); /* "host memory", "cgroup v1", "RLIMIT_AS"… */

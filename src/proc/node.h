@@ -22,8 +22,7 @@ struct fd_budget {
 };
 
 struct tree_node {
-    /* must be the first member, because node_of casts a pointer to it to a pointer to the whole
-     * struct */
+    /* must be the first member, because node_of casts a proc_node pointer to a tree_node pointer */
     struct proc_node pub;
 
     /* Open fds; -1 means that the file is opened for each read. If tid is set, all fds except

@@ -110,8 +110,8 @@ enum process_role {
     /* a program that starts another program and waits for it: uv run, accelerate, torchrun, a
      * shell */
     ROLE_LAUNCHER,
-    ROLE_COMPILE_WORKER,   /* a process in torch inductor's pool of compile workers */
-    ROLE_DATA_WORKER,      /* a worker of a data loader */
+    ROLE_COMPILE_WORKER, /* a process in torch inductor's pool of compile workers */
+    ROLE_DATA_WORKER,
     ROLE_RESOURCE_TRACKER, /* multiprocessing's resource tracker and fork server */
     ROLE_RAY_WORKER,       /* a Ray actor or task that is not a training process */
     ROLE_COUNT
@@ -146,7 +146,7 @@ enum process_event_kind {
     PROCESS_DIED,
     PROCESS_EXECED,     /* the process executed another program, so comm and cmdline have changed */
     PROCESS_REPARENTED, /* the parent died, so ppid has changed */
-    PROCESS_ROLE,       /* the role changed */
+    PROCESS_ROLE,
     PROCESS_EVENTS
 };
 const char *process_event_name(enum process_event_kind kind);

@@ -317,7 +317,8 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     int r = 0;
     if (why != STORE_LAST)
         measure_large(p);
-    /* the mark that triggers this reading may be older than the last reading */
+    /* The mark that triggers this reading may be older than the last reading, but times must not
+     * decrease. */
     if (now_ns < p->reading_ns)
         now_ns = p->reading_ns;
     live_table_cost(&p->table, &p->cost);

@@ -1,5 +1,5 @@
-/* Containers of the job that keep growing, as reported by the Python package. The entries of such a
- * container are allocations that it keeps alive. */
+/* Containers of the job that keep growing, as reported by the Python package. Such a container
+ * keeps the allocations of its entries alive. */
 #pragma once
 
 #include <jansson.h>
@@ -22,7 +22,7 @@ struct kept {
     double limit;
     /* true if the container belongs to an installed package or the standard library */
     bool is_library;
-    /* true if most of these bytes are in autograd graphs that the container or its entries keep
+    /* true if most of the added bytes are in autograd graphs that the container or its entries keep
      * alive */
     bool is_graph;
 };

@@ -103,7 +103,7 @@ static uint32_t at_most(uint32_t n, uint32_t max)
 }
 
 /* Reads the counts, beginning with the last section. An entry of a section refers only to entries
- * of earlier sections, and those were complete before it was written. */
+ * of earlier sections, which were complete before the entry was written. */
 void live_table_counts(const struct live_table *l, struct live_table_counts *ret)
 {
     const struct heap_header *h = &l->map->header;
@@ -143,7 +143,7 @@ static void scale_to_resident(const struct live_table *l, uint64_t ptr, struct p
     }
 }
 
-/* Reads one entry. Returns false if it is empty, being written, or invalid. */
+/* Reads one entry. Returns false if the entry is empty, being written, or invalid. */
 static bool read_entry(const struct live_table *l, const struct heap_live *e, uint32_t sites,
                        struct profile_sample *ret)
 {

@@ -28,7 +28,7 @@ struct marks {
 
 void marks_init(struct marks *m);
 void marks_fini(struct marks *m); /* frees the marks; accepts a zeroed struct */
-/* Returns the marks at or after SINCE_NS (monotonic): those of process PID if it sent steps,
- * otherwise all. The caller frees *RET. Returns 0 or -ENOMEM. */
+/* Returns marks at or after SINCE_NS (monotonic). If process PID sent steps, returns only its
+ * marks, otherwise the marks of all processes. The caller frees *RET. Returns 0 or -ENOMEM. */
 int marks_of(const struct marks *m, int32_t pid, uint64_t since_ns, struct growth_mark **ret,
              size_t *ret_count, struct err *err);

@@ -32,16 +32,16 @@ void names_free(struct names *n); /* NULL is fine */
 /* Returns how many frames NODE has: more than one if functions are inlined there. The innermost
  * (inlined) frame comes first. */
 size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
-/* Returns the frame to show for a site, never NULL: the innermost Python frame that is not
- * plumbing. If there is none, returns the innermost Python frame; if there is no Python frame, the
- * frame of names_native_of_site; if that is NULL, the innermost frame.
+/* Returns the frame to show for a site, never NULL. This is the first of the following frames
+ * that exists: the innermost Python frame that is not plumbing; the innermost Python frame; the
+ * frame of names_native_of_site; the innermost frame.
  *
  * Plumbing is library code that runs between the user's line and the allocation and is never the
- * cause of a leak: the standard library, framework code that calls the user's code or loads its
- * data (a module's __call__, a data loader), and packages that only compute for their caller
- * (numpy, PIL); names_known.c lists it. Other packages are not plumbing. For example, if a collator
- * of transformers keeps the memory that it allocates, the cause is the collator, not the user's
- * line that called it; names_program_of_site returns that line. */
+ * cause of a leak. names_known.c lists it: the standard library, framework code that calls the
+ * user's code or loads its data (a module's __call__, a data loader), and packages that only
+ * compute for their caller (numpy, PIL). Other packages are not plumbing. For example, if a
+ * collator of transformers keeps the memory that it allocates, the cause is the collator, not
+ * the user's line that called it; names_program_of_site returns that line. */
 const struct name *names_of_site(struct names *n, uint32_t site);
 /* Stores the Python frames in the user's own files (not in installed packages), innermost first.
  * Returns their number, at most MAX. A comprehension is replaced by its function. A recursive

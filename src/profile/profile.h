@@ -44,7 +44,7 @@ struct profile_node {
 struct profile_held {
     uint32_t site; /* must be the first member, because profile_split relies on it */
     double live_bytes, live_objects;
-    double live_variance;   /* variance of live_bytes */
+    double live_variance;
     double allocated_bytes; /* bytes allocated since the start; never decreases */
     double freed_bytes;
     double allocated_objects; /* number of objects allocated since the start */
@@ -93,7 +93,7 @@ struct profile_cost {
     uint32_t modules, codes, nodes, sites, live; /* numbers of table entries in use */
     uint32_t text_bytes;
     uint64_t arena_bytes;  /* bytes mapped for small Python objects, whether live or not */
-    uint64_t inside_bytes; /* the same value as in struct profile_reading */
+    uint64_t inside_bytes; /* estimated live bytes of malloc's blocks inside its heaps */
     uint64_t gpu_interval; /* sampling interval of GPU blocks in bytes, or 0 if unknown */
 };
 

@@ -146,8 +146,8 @@ static uint64_t round_u64(double v)
     return v < 0x1p63 ? (uint64_t)(v + 0.5) : (uint64_t)1 << 63;
 }
 
-/* Sums the samples of SITE, which begin at *AT, and advances *AT past them. All samples of a call
- * site belong to one device. */
+/* Sums the samples of SITE. *AT is the position of the first of these samples, and is advanced past
+ * the last. All samples of a call site belong to one device. */
 static void sum_site(const struct live_samples *live, uint32_t site, size_t *at,
                      struct store_site *ret, struct store_totals *totals)
 {

@@ -152,7 +152,8 @@ static void pack(struct store_writer *w, struct live_samples *live, struct store
                  enum store_why why, struct buf *out)
 {
     bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
-    if (w->whole_seq == 0) /* the file may then have two header blocks, which is harmless */
+    /* after a loss of data the file gets a second header block, which is harmless */
+    if (w->whole_seq == 0)
         store_pack_head(out, w->table);
     store_pack_news(out, w->table, &w->done);
     if (is_whole) {

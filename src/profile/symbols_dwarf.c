@@ -11,7 +11,7 @@
 
 enum {
     NEST_MAX = 64, /* deepest nesting of namespaces and blocks; real programs have less */
-    /* an address is searched for in at most this many ranges that start at or before it */
+    /* an address is searched for in at most this many ranges that start at or before the address */
     BACK_MAX = 8,
 };
 

@@ -10,7 +10,8 @@
 #include "base/array.h"
 
 enum {
-    /* An address is searched for in at most this many functions that start at or before it. */
+    /* An address is searched for in at most this many functions that start at or before the
+     * address. */
     NEST_MAX = 16,
     ALIASES_MAX = 16,   /* maximum number of names at one address that are compared */
     UNSIZED_MAX = 4096, /* size in bytes that is assumed for functions without a size */

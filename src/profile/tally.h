@@ -25,7 +25,9 @@ struct tally {
     double wanted;
     int32_t part_of;             /* row into which this row was merged, or TALLY_NONE */
     double own_growth, own_live; /* values before other rows were merged into this row */
-    size_t parts; /* number of rows merged into this one, including itself; 0 if it is not merged */
+    /* number of rows merged into this row, including the row itself; 0 if none was merged into
+     * it */
+    size_t parts;
     struct verdict_series *series; /* NULL: not judged */
 };
 
