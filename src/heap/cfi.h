@@ -24,7 +24,7 @@ enum cfi_cfa {
     CFI_CFA_FP_POINTER,
     /* for a PLT stub: the CFA is sp + 8 if ip & 15 is below offset, otherwise sp + 16 */
     CFI_CFA_PLT,
-    CFI_CFA_SIGNAL, /* the return from a signal handler, where all registers are saved at sp */
+    CFI_CFA_SIGNAL, /* for the return from a signal handler: all registers are saved at sp */
 };
 
 /* Where the caller's rbp is saved. */

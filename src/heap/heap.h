@@ -72,8 +72,7 @@ uint64_t heap_clock_ns(void);
  * numbers below END are left, returns false and reserves nothing. */
 bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
 /* Takes a lock that is held for microseconds only; to release the lock, store 0. Returns false if
- * another thread still holds the lock after SPINS checks, which means that this other thread was
- * preempted. */
+ * another thread still holds the lock after SPINS checks. Such a thread has been preempted. */
 static inline bool heap_spin(_Atomic(uint32_t) *lock, int spins)
 {
     for (int i = 0; i < spins; i++) {

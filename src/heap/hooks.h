@@ -43,7 +43,7 @@ bool hooks_resolve(void);
 /* Like hooks_resolve, but calls FIND to look up each name. */
 typedef void *hooks_find_fn(const char *name);
 bool hooks_resolve_by(hooks_find_fn *find);
-/* Returns true if ADDRESS is in the module that defines the next malloc. */
+/* Returns true if ADDRESS is in the module that defines the real malloc. */
 bool hooks_is_allocator(const void *address);
 /* Converts the object pointer that dlsym returns to a function pointer. */
 #define HOOKS_FUNCTION(type, p) ((type)(uintptr_t)(p))

@@ -29,16 +29,16 @@ typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
 
 /* ---- the real functions ----
  *
- * The hooks call the function that the dynamic linker would have chosen. This is the first
- * definition after this library among the libraries loaded at program start. If there is none, it
- * is the definition in a library that the caller was linked with, because each copy of torch has
- * its own definition.
+ * The hooks call the function that the dynamic linker would have chosen. Among the libraries
+ * loaded at program start, this is the first definition after this library's own. If these
+ * libraries contain no such definition, it is the one in a library that the caller was linked
+ * with, because each copy of torch has its own definition.
  *
  * dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's allocator.
  * Another thread may hold the dynamic linker's lock while it loads a library whose constructor
- * waits for that allocator. From glibc 2.35 on, the search in those libraries takes no lock. The
- * last resort is dl_iterate_phdr. It takes a different lock, which the dynamic linker does not hold
- * while it runs constructors. */
+ * waits for that allocator. From glibc 2.35 on, searching the libraries that the caller was linked
+ * with takes no lock. The last resort is dl_iterate_phdr. It takes a different lock, which the
+ * dynamic linker does not hold while it runs constructors. */
 
 struct real {
     report_block_fn *block; /* NULL if not found */
@@ -188,8 +188,8 @@ static void find_real(const struct module_map *caller, struct real *ret)
 
 /* ---- cache of the results, by calling library ----
  *
- * An entry is valid until any library is closed, because another library may then be loaded at the
- * same address. A child of fork keeps its parent's entries. */
+ * All entries become invalid when a library is closed, because another library may then be
+ * loaded at the same address. A child of fork keeps its parent's entries. */
 
 enum { CALLERS = 16 };
 

@@ -147,8 +147,8 @@ static void *remap_sample(void *start, size_t old, size_t len, int flags, void *
     return p;
 }
 
-/* Remaps a mapping that is not sampled. Only growth is counted. If only a part of the mapping is
- * remapped, that part stays uncounted. */
+/* Remaps a mapping that is not sampled as a whole. Only growth is counted. A part that moves away
+ * from a sampled mapping is no longer counted. */
 static void *remap_other(void *start, size_t old, size_t len, int flags, void *at)
 {
     void *p = real_mremap(start, old, len, flags, at);

@@ -174,7 +174,7 @@ static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
     return found != 0;
 }
 
-/* Finds the cell of P and its contents. Returns NULL if P is not sampled. */
+/* Finds the cell of P. Sets *RET to the value of the cell. Returns NULL if P is not sampled. */
 static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uint32_t *ret)
 {
     uint32_t print = fingerprint(p);

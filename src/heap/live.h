@@ -54,8 +54,8 @@ bool live_end(const void *p, struct live_sample *ret);
 /* Finds the sample at P without removing it. */
 bool live_find(const void *p, struct live_sample *ret);
 /* Makes room if the table is nearly full: doubles the smallest interval until a quarter of the
- * table is free, and keeps each sample with the probability that it would have been drawn at the
- * new interval. Returns at once if another thread is already making room. */
+ * table is free, and removes samples at random, as if all samples had been drawn at the new
+ * interval. Returns at once if another thread is already making room. */
 void live_thin(uint64_t *random);
 /* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap is recorded
  * as freed. The parts before and after the overlap are added again, at an interval that leaves

@@ -152,7 +152,8 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
             ret[n++].word = HEAP_FRAME_PYTHON | code << HEAP_FRAME_CODE_SHIFT | v.instr;
             ret[n - 1].is_entry = false;
         }
-        /* A shim comes after the frames of its evaluation loop, and never first in the chain. */
+        /* A shim follows the frames of its evaluation loop, and is never the first frame of the
+         * chain. */
         if (v.is_entry || (layout.entry == PYTHON_ENTRY_BELOW && v.is_shim))
             end_evaluation(ret, max, &n, &start);
     }

@@ -26,7 +26,8 @@ size_t python_frames(struct python_frame *ret, size_t max);
 bool python_is_ending(void);
 /* Returns true if IP is inside the interpreter's evaluation loop. */
 bool python_is_eval(uintptr_t ip);
-/* Returns the module of the interpreter, as modules_find does; MODULE_NONE before python_detect. */
+/* Returns the interpreter's module, in the form of modules_find. Returns MODULE_NONE before
+ * python_detect. */
 uint32_t python_module(void);
 /* Returns true if an mmap call with this return address maps an arena whose objects are counted
  * individually. */

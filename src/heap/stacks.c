@@ -21,7 +21,7 @@ enum {
  * slot. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
 _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
-/* How many numbers of nodes and of call sites are taken. The entries of some of them may be
+/* Number of nodes and number of call sites that are taken. Entries that were just taken may be
  * incomplete and not visible in the table yet. Number 0 is taken from the start. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 

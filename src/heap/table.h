@@ -65,8 +65,9 @@ enum {
 #define HEAP_FRAME_CODE_MASK UINT64_C(0x7fffffff)
 #define HEAP_FRAME_INSTR_MASK UINT64_C(0xffffffff)
 #define HEAP_INSTR_UNKNOWN UINT32_C(0xffffffff)
-/* The outermost frame of the stacks of GPU blocks, so that blocks of two devices never share a call
- * site. Its module number belongs to no module; the GPU's number is in the bits below. */
+/* A frame that stands for a GPU. It is the outermost frame of the stacks of this GPU's blocks, so
+ * that blocks of two devices never share a call site. Its module number belongs to no module; the
+ * GPU's number is in the bits below. */
 #define HEAP_FRAME_GPU (HEAP_FRAME_MODULE_MASK << HEAP_FRAME_MODULE_SHIFT)
 static inline int heap_frame_is_gpu(uint64_t frame)
 {
@@ -139,7 +140,7 @@ struct heap_live {
     _Atomic(uint32_t) born_ms; /* time from header.start_ns to the allocation */
     /* Sampling interval when the sample was drawn or thinned, in units of 64 bytes. */
     _Atomic(uint32_t) interval;
-    /* The low 4 bits are the kind, the bits above count how often the entry was used. */
+    /* The low 4 bits are the kind. The bits above count how often the entry was used. */
     _Atomic(uint32_t) kind_turn;
 };
 

@@ -1,6 +1,6 @@
-/* Finds the bounds of stacks. The loader publishes the bounds of the main thread's stack. Another
- * thread's stack ends at its thread control block, which glibc places at the top of the stack, even
- * in memory that the program provided.
+/* Finds the bounds of stacks. The loader publishes the bounds of the main thread's stack. The stack
+ * of any other thread ends at its thread control block, which glibc places at the top of the stack,
+ * even in memory that the program provided.
  *
  * SP may also be on the stack of a coroutine or of a signal handler, below the thread's own stack.
  * SP is on the thread's own stack if all memory between SP and the top is mapped, because glibc's

@@ -22,8 +22,8 @@ struct doc {
 };
 void doc_fini(struct doc *d);
 
-/* Makes the back ends in HIDDEN omit everything that is added until the next call. HIDDEN is 0 if
- * no back end is to omit anything. */
+/* Until the next call of this function, the back ends in HIDDEN omit everything that is added. With
+ * 0, no back end omits anything. */
 enum { DOC_TERMINAL = 1, DOC_HTML = 2, DOC_MARKDOWN = 4 };
 void doc_hide(struct doc *d, unsigned hidden);
 
@@ -91,8 +91,8 @@ struct doc_column {
     bool is_number;    /* cells are aligned to the right */
     unsigned priority; /* 0: never hidden */
     enum doc_cut cut;  /* how a terminal shortens text that does not fit */
-    size_t least;      /* for the last column, the width that the other columns must leave for it */
-    size_t most;       /* maximum width in a terminal, or 0 for the width of the content */
+    size_t least; /* only for the last column: the width that the other columns must leave for it */
+    size_t most;  /* maximum width in a terminal, or 0 for the width of the content */
 };
 /* Begins a table. LABEL (or NULL) is written before the column headers, like the label of a fact.
  * NAME is the accessible name in a page, such as "table of processes". */

@@ -17,8 +17,8 @@ static bool is_word(char c)
 
 /* ---- escaping ---- */
 
-/* Returns true at an @name or #1. Issue trackers turn these into a mention or a reference even if
- * they are escaped. An HTML comment after the first character prevents that. */
+/* Returns true if an @name or #1 begins at I. Issue trackers turn these into a mention or a
+ * reference even if they are escaped. An HTML comment after the first character prevents that. */
 static bool is_call(const char *text, size_t i, size_t len)
 {
     bool begins = i == 0 || !is_word(text[i - 1]);

@@ -227,7 +227,8 @@ enum request_words request_words_here(void)
                                                                         : REQUEST_SLURM;
 }
 
-/* Rounds BYTES up to a size that the scheduler accepts. Slurm's units are binary, without "i". */
+/* Rounds BYTES up to a size that the scheduler accepts. Slurm's units are binary, but have no
+ * "i". */
 static char *request_size(char out[TEXT_SIZE_MAX], double bytes, enum request_words words)
 {
     const double mib = 1 << 20;

@@ -10,7 +10,7 @@
 
 enum table_sort { SORT_RSS, SORT_ANON, SORT_UNIQUE, SORT_RATE, SORT_PID, SORT_GPU };
 
-/* One line of the table, from the top. */
+/* One line of the table. */
 struct table_line {
     uint32_t row;  /* index of the process in the rows */
     uint32_t slot; /* number that identifies the row in successive frames */

@@ -54,7 +54,6 @@ void terminal_remember(void)
     tcgetattr(STDIN_FILENO, &crash.before);
 }
 
-/* Installs handlers for crash signals. An existing handler (a sanitizer's) is left in place. */
 void terminal_guard(void)
 {
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};

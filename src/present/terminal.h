@@ -8,7 +8,7 @@
 bool terminal_is_known(void);
 /* Saves the terminal's state. Call this function before ncurses changes the terminal. */
 void terminal_remember(void);
-/* Restores the terminal when a crash signal arrives that has no handler yet. Call this function
- * after newterm. */
+/* Installs handlers that restore the terminal after a crash signal. A signal that already has a
+ * handler keeps it. Call this function after newterm. */
 void terminal_guard(void);
 void terminal_unguard(void);

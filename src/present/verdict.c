@@ -61,9 +61,9 @@ static double two_digits(double x)
     return round(x / unit) * unit;
 }
 
-/* Appends the time until memory runs out, such as "in about 7 min" or "in about 150 steps". It must
- * fit the growth rate in the same text. The lower bound of the time belongs to the upper bound of
- * the rate, so it is scaled to the printed rate. */
+/* Appends the time until memory runs out, such as "in about 7 min" or "in about 150 steps". The
+ * time fits the growth rate in the same text: its lower bound belongs to the upper bound of the
+ * rate, so it is scaled to the printed rate. */
 static void add_when(struct buf *out, const struct verdict_result *r)
 {
     char time[TEXT_TIME_MAX];

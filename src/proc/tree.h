@@ -30,7 +30,7 @@ struct proc_node {
 };
 
 /* An event of a process, reported during add, walk and tick. The node is valid until the callback
- * returns. At a death, its sample contains the last readings. */
+ * returns. At a death, the node's sample contains the last readings. */
 struct proc_event {
     enum process_event_kind kind;
     uint64_t t_ns;
@@ -70,7 +70,7 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
 void proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
-/* Call this after the readings have been used: clears the `read` bits of all samples. */
+/* Clears the `read` bits of all samples. Call this after the readings have been used. */
 void proc_tree_clear_read(struct proc_tree *tree);
 /* Reads the status file of NODE (anon, file, shmem, swap, peak). Returns 0 or -errno (-ESRCH if the
  * process died). */

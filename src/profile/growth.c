@@ -17,8 +17,9 @@ static const double material_fraction = 0.1;
 /* In the last sixth of the time, a row must grow by at least this fraction of what a steady rate
  * would give. Otherwise its growth may have ended. */
 static const double GOES_ON = 0.3;
-/* One-sided 99 % bound of Kolmogorov's statistic: the largest amount by which the cumulative
- * distribution of samples exceeds the true one, times the square root of the number of samples. */
+/* One-sided 99 % bound of Kolmogorov's statistic. The statistic is the largest amount by which the
+ * cumulative distribution of samples exceeds the true one, times the square root of the number of
+ * samples. */
 static const double KOLMOGOROV_99 = 1.52;
 /* Confidence of a row's verdict after it was changed to agree with the job's verdict. */
 static const double FOLLOWS_CONFIDENCE = 0.65;
@@ -210,9 +211,9 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* Returns false if the growth of ROW has certainly ended: if it deviates from steady growth by more
- * than the sampling error. With few samples, even steady growth can seem to pause for a long
- * time. */
+/* Returns false if the growth of ROW has certainly ended, that is, if it deviates from steady
+ * growth by more than the sampling error. With few samples, even steady growth can seem to pause
+ * for a long time. */
 static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
 {
     struct trend trend;

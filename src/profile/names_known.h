@@ -9,9 +9,9 @@
 /* Returns true for an allocator. FUNCTION is a demangled name or NULL, LIB the base name of its
  * module or NULL. */
 bool known_allocator(const char *function, const char *lib);
-/* In a backward pass, one function runs each autograd node. Finds the node in the name of this
- * function: "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". Returns
- * false for other functions. */
+/* Finds an autograd node in the name of the function that runs the node in a backward pass:
+ * "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". Returns false for
+ * other functions. */
 bool known_backward(const char *function, const char **ret, size_t *ret_len);
 /* Returns true for a Python frame of the standard library or of framework internals, and for a
  * Python frame without a file. */

@@ -162,8 +162,8 @@ int profile_site_gpu(const struct profile *p, uint32_t site);
 /* Moves the readings and snapshots of GPU call sites into P->gpu. Returns 0 or -ENOMEM. */
 int profile_split(struct profile *p);
 
-/* The probability that a block is sampled: 1 − exp(−size/interval), or 1 if the interval is 0. The
- * next two functions return the weights of a sample, which are 0 for a size of 0. */
+/* Returns the probability that a block is sampled: 1 − exp(−size/interval), or 1 if the interval is
+ * 0. The next two functions return the weights of a sample, which are 0 for a size of 0. */
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);

@@ -43,7 +43,7 @@ static int find_3_9(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
     return line_of(line, ret);
 }
 
-/* Parses pairs of a range's length and its line increment. A range may have no line. */
+/* Parses pairs, each the length of a range and its line increment. A range may have no line. */
 static int find_3_10(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
 {
     uint64_t end = 0;

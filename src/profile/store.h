@@ -34,7 +34,7 @@ int store_create(int dirfd, const char *name, const struct live_table *table,
                  struct store_writer **ret, struct err *err);
 
 enum store_why {
-    /* A reading is due. A snapshot is added if live bytes have changed by 10 % since the last
+    /* A reading is due. A snapshot is taken too if live bytes have changed by 10 % since the last
      * snapshot. */
     STORE_DUE,
     STORE_EPOCH, /* An epoch or the first step has ended, so a snapshot is taken. */

@@ -8,8 +8,8 @@
 
 struct symbols;
 
-/* One function at an address; inlined functions come first. Texts live as long as the struct
- * symbols. */
+/* One function at an address. Functions that are inlined there come first. Texts live as long as
+ * the struct symbols. */
 struct symbol {
     const char *function; /* NULL: unknown */
     const char *file;     /* NULL: unknown */

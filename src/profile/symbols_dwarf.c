@@ -70,8 +70,8 @@ static int index_units(struct dwarf_index *d)
 }
 
 /* Attaches the installed file with shared debug information. If that file is missing, the module's
- * DWARF is not read at all, because libdw would open a path that the untrusted file contains, and
- * block if that path is a FIFO. */
+ * DWARF is not read at all. Otherwise libdw would open a path that the untrusted file contains, and
+ * would block if that path is a FIFO. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {
     const char *name = NULL;

@@ -176,7 +176,8 @@ int symbols_open_module(const struct symbols_options *options, const char *path,
     if (r == 0 || id->len == 0 || len < sizeof deleted || len >= sizeof whole ||
         strcmp(path + len - sizeof deleted + 1, deleted) != 0)
         return r;
-    /* If the file was deleted while the job ran, another file may exist at the same path. */
+    /* The file was deleted while the job ran. A file with the same build-id may exist at that path
+     * again. */
     memcpy(whole, path, len - sizeof deleted + 1);
     whole[len - sizeof deleted + 1] = '\0';
     return open_in_roots(options->sysroot, whole, id, ret);
