@@ -47,7 +47,9 @@ struct heap_process {
     bool wants_python_small;
     /* pid of ebb; a process whose parent is ebb creates its table when it starts */
     uint64_t parent;
-    /* Number of seccomp filters of ebb itself; a process with more filters is sandboxed. */
+    /* Number of seccomp filters that do not count as a sandbox: those of ebb or, if ebb attached to
+     * this process, those that the process had at that time. A process with more filters is
+     * sandboxed. */
     uint64_t filters;
     /* 1 after the job has set up a sandbox; the library then makes no system calls. */
     _Atomic(uint32_t) is_confined;

@@ -27,8 +27,8 @@ void life_leave(const struct heap_thread *t);
 /* Sets this thread's countdown after the thread has found profiling off. */
 void life_rest(struct heap_thread *t);
 /* Turns profiling on in a running process, in a library that was loaded late. Sets the socket, the
- * sampling interval in bytes (0: default) and the number of ebb's own seccomp filters, and creates
- * the table. Returns NULL, or the reason for a failure. */
+ * sampling interval in bytes (0: default) and the number of seccomp filters that do not count as a
+ * sandbox, and creates the table. Returns NULL, or the reason for a failure. */
 const char *life_attach(const char *socket, uint64_t interval, uint64_t filters);
 /* Turns profiling off again and unmaps the table. Returns false if a thread stayed in its section
  * for too long; the table then stays mapped until the next call. */
