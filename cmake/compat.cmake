@@ -1,5 +1,6 @@
-# Finds functions that are missing in an old glibc (the wheels are built for 2.17) or in musl. ebb then uses the
-# replacements in src/base/compat.h, except in src/heap, which hooks one of these functions.
+# Checks which functions are missing in the C library, an old glibc (the wheels are built for 2.17) or musl.
+# src/base/compat.h replaces the missing ones. src/heap does not use these replacements, because it hooks one of the
+# functions.
 
 include(CheckSymbolExists)
 set(CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)

@@ -35,7 +35,7 @@ function(ebb_dependency target module package)
   add_library(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE ${libraries})
   target_include_directories(${target} SYSTEM INTERFACE ${${target}_pc_INCLUDE_DIRS})
-  # pkg-config's defines are ignored: _GNU_SOURCE already implies those of ncursesw.
+  # The defines that pkg-config reports are ignored. _GNU_SOURCE already implies those of ncursesw.
 endfunction()
 
 ebb_dependency(ebb_jansson jansson libjansson-dev libjansson.a)
@@ -45,8 +45,8 @@ ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
 # Links only the parts of libdw that read ELF and DWARF. libdwfl is left out, because it would search for files on
 # servers; so are bzip2 and lzma, which only libdwfl needs. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
-# Since elfutils 0.192, the packaged archives may call functions that neither archive defines. A test program shows
-# whether they can be linked.
+# Since elfutils 0.192, libdw.a and libelf.a may call functions that neither of them defines. A test program shows
+# whether the archives can be linked.
 if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
   include(CheckCSourceCompiles)
   foreach(target ebb_dw ebb_zlib ebb_zstd)

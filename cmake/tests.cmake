@@ -1,14 +1,14 @@
-# The tests, all driven by ctest: a cmocka program per tests/unit/FOLDER/test_*.c, and a pytest run
-# per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the path of
-# the program in $EBB_BINARY.
+# The tests, all driven by ctest: a cmocka program per tests/unit/FOLDER/test_*.c, and a pytest run per
+# tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the path of the program in
+# $EBB_BINARY.
 #
 # Every build tree defines all tests that can run in it. `make test` runs most tests only once. Everything that executes
 # our C code runs in the sanitized tree. The plain tree runs only the tests labelled "plain": the suites of the Python
-# package and the pages, and tests of memory use, timing and machine code, which sanitizers change. The target
-# plain_tests builds the files that the plain tests need.
+# package and the pages, and tests of memory use, timing and machine code, because sanitizers change all three. The
+# target plain_tests builds the files that the plain tests need.
 
-# Finds a Python with pytest. The system's Python is preferred over a Python on PATH, because distribution packages
-# install pytest for the former.
+# Finds a Python with pytest. /usr/bin/python3 is tried before the python3 on PATH, because distribution packages
+# install pytest for /usr/bin/python3.
 if(NOT EBB_PYTHON)
   foreach(candidate /usr/bin/python3 python3)
     execute_process(COMMAND ${candidate} -c "import pytest"
@@ -225,8 +225,8 @@ foreach(source ${heap_programs})
   add_dependencies(plain_tests heap_${name})
 endforeach()
 
-# Fake PyTorch libraries, which tests load in the same way as Python loads the real ones: two copies with the functions
-# that ebb knows, and one whose functions have other names.
+# Fake PyTorch libraries, which the tests load as Python loads the real ones. Two copies define the functions that ebb
+# hooks; the third defines functions with other names.
 foreach(copy torch torch2 torch_other)
   set(folder ${CMAKE_BINARY_DIR}/tests/heap_programs/${copy})
   foreach(name c10 c10_cuda)
@@ -265,7 +265,8 @@ if(TARGET ebb_cmocka)
   add_dependencies(plain_tests day)
 endif()
 
-# Tools that generate a recording from a CSV table, and the run folder of a job on several nodes.
+# Two tools: `table` generates a recording from a CSV table, and `cluster` generates the run folder of a job on several
+# nodes.
 foreach(name table cluster)
   add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/tools/${name}/${name}.c)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
@@ -274,7 +275,7 @@ foreach(name table cluster)
   add_dependencies(plain_tests ${name})
 endforeach()
 
-# A preloaded library that makes accesses to a folder hang.
+# A preloaded library that makes every access to a given folder hang.
 add_library(hang MODULE ${CMAKE_SOURCE_DIR}/tests/tools/hang/hang.c)
 set_target_properties(hang PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
 target_compile_options(hang PRIVATE -fno-sanitize=all)

@@ -92,7 +92,7 @@ static pid_t start_worker(void)
     _exit(0);
 }
 
-/* Frees the step's batch; the entries of the list are never freed. */
+/* Allocates and frees the batch of one step, and adds an entry to a list that is never freed. */
 static void train_one_step(int step)
 {
     static struct kept {

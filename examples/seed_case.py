@@ -1,12 +1,12 @@
 """The training job for which ebb was written. The Hugging Face Trainer fine-tunes a vision-language model on 663 images
-for three epochs, in batches of 2, and accumulates gradients over 4 batches. Every 100 steps there are an evaluation and
-a checkpoint. Memory climbs at every step of the first epoch.
+for three epochs, in batches of 2, and accumulates gradients over 4 batches. Every 100 steps it evaluates the model and
+writes a checkpoint. Memory climbs at every step of the first epoch.
 
     ebb run -n seed -- python examples/seed_case.py
     ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when needed
     ebb run -n seed -- python examples/seed_case.py --width 320 --height 256 --epochs 1    # small
 
-The program does not use ebb. The images are opened before the training, and opening reads only a header. The collator
+The program does not use ebb. The images are opened before the training; this reads only their headers. The collator
 decodes each image on first use, and the list of images keeps the decoded pixels. docs/guide/tour.md explains the case.
 """
 

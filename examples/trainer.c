@@ -35,8 +35,8 @@ static struct {
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";
-/* File that ends the trainer: after its last step, the trainer answers requests until this file
- * exists. */
+/* The path of a file. If a path is given, the trainer does not exit after its last step; it answers
+ * requests until the file exists. */
 static const char *until;
 
 static const struct {

@@ -22,8 +22,8 @@ static struct {
     struct table_socket *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* A heap table, a table file that may shrink, a pipe, a folder. */
-    int first;       /* Lowest free descriptor before the first input. */
+    int kind[KINDS]; /* a heap table, a table file that may shrink, a pipe and a folder */
+    int first;       /* lowest free descriptor before the first input */
     unsigned came;
 } s;
 
@@ -54,7 +54,8 @@ static int make_table(int seals)
     return fd;
 }
 
-/* Checks that no descriptor leaked: those that were free before the first input are free again. */
+/* Checks that no descriptor leaked: all descriptors that were free before the first input are
+ * free. */
 static bool is_tidy(void)
 {
     for (int fd = s.first; fd < s.first + 2 * FDS_MAX + 4; fd++)

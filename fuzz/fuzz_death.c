@@ -9,7 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct death_tail tail;
     struct death_reading reading;
     char text[DEATH_TEXT];
-    /* Makes the ring buffer wrap within the text. This is slow, so only a few inputs do it. */
+    /* Inputs that start with byte 1 make the ring buffer wrap within the text. Not all inputs do,
+     * because wrapping is slow. */
     tail.written = size && data[0] == 1 ? DEATH_TAIL - 7 : 0;
     memset(tail.text, ' ', sizeof tail.text);
     death_tail_add(&tail, (const char *)data, size / 2);

@@ -1,5 +1,5 @@
-/* Fuzzes the parser of heap histories. The first byte selects the content of the rest: a whole
- * file, or a list of payloads, which are compressed, framed and checksummed here. */
+/* Fuzzes the parser of heap histories. The first byte decides how the rest is used: as a whole
+ * file, or as a list of payloads, which this target compresses, frames and checksums. */
 #include "base/buf.h"
 #include "profile/store.h"
 #include "profile/store_pack.h"

@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         live_table_close(&mapped);
     }
-    /* Clears the table. Only the first entries of each section can have been patched. */
+    /* Clears the parts of the table that an input can have patched. */
     memset(table, 0, offsetof(struct heap_table, modules) + 8 * sizeof *table->modules);
     memset(table->codes, 0, 8 * sizeof *table->codes);
     memset(table->sites, 0, 8 * sizeof *table->sites);

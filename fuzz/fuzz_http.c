@@ -1,5 +1,5 @@
-/* Fuzzes the server with arbitrary bytes on a connection. Through libmicrohttpd they reach every
- * path of the API, the sessions and the live stream. The first byte selects the socket: that of the
+/* Fuzzes the server with arbitrary bytes on a connection. libmicrohttpd passes them to the handlers
+ * of the API, the sessions and the live stream. The first byte selects the socket: that of the
  * server's own user, or one that requires a token. Jobs are accepted but never started; job 1 has
  * ended and has a log in two pieces. */
 #include <fcntl.h>
@@ -142,7 +142,8 @@ static void write_job(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    /* The reason why there is no live stream. The routes keep a pointer to it. */
+    /* Why the live stream is not available. Static, because the routes keep a pointer to this
+     * text. */
     static struct err err;
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
@@ -157,7 +158,7 @@ static void start(void)
          err.text);
     jobs_listen(s.jobs, on_news, &s);
     if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
-        s.live = NULL; /* If libwslay is not installed, there is no live stream. */
+        s.live = NULL; /* without libwslay, there is no live stream */
     const struct routes_options routes = {.loop = s.loop,
                                           .jobs = s.jobs,
                                           .auth = s.auth,

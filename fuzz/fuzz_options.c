@@ -43,7 +43,7 @@ static void parse_words(const char *s)
         words_signal_name(name, signo);
 }
 
-/* The input is a host and an origin on separate lines. */
+/* The input is a Host value and an Origin value, on separate lines. */
 static void parse_hosts(char *s)
 {
     static const char *const hosts[] = {"node7.example", NULL};

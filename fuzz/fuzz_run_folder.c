@@ -1,6 +1,7 @@
 /* Fuzzes all readers of a run folder together: the verdict on its recording, the diagnosis, the
- * heap and the report. The input is a list of files: a byte that selects the file's name, and the
- * content. A recording's content has the input format of fuzz_trace_reader. */
+ * heap and the report. The input is a list of files. Each starts with a byte that selects the
+ * file's name. The content follows; the content of a recording has the input format of
+ * fuzz_trace_reader. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Fuzzes the code that reads a program or library file: the parsers of its build ID and symbol
- * table, and queries to libdw. The input is the file. */
+ * table, and queries to libdw. The input is the content of the file. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* Writes the initial corpora of fuzz_heap_table and fuzz_heap_store into a folder: patches that
  * produce a small valid table, a complete history of three snapshots, and the payloads of its
- * blocks. Linked with the same files as tests/unit/profile (fake_table.c). */
+ * blocks. Linked with tests/unit/profile/fake_table.c. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,6 +1,5 @@
 /* Writes the initial corpus of fuzz_trace_reader into a folder: a small recording, and the contents
- * of its raw block and of its sealed block. Linked with the same files as tests/unit/trace
- * (fake_job.c). */
+ * of its raw block and of its sealed block. Linked with tests/unit/trace/fake_job.c. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds that are easier to write than to record, mainly of targets whose inputs consist of frames or begin
-with a byte that selects a case. Further seeds in the corpora were recorded or are written by seed_*.c.
+"""Writes the seeds that are easier to write by hand than to record: mainly for targets whose inputs consist of frames,
+or begin with a byte that selects a case. The corpora also contain recorded seeds and the output of seed_*.c.
 """
 
 import json
@@ -120,7 +120,7 @@ def write_frames():
         client=frame("o", b"out") + frame("e", b"err") + frame("a", b"\x05\0\0\0") + frame("x", b"\3") + frame("E", doc({"state": "ended"})),
         request=frame("r", doc({"do": "cancel", "reason": "why", "grace_s": 5})) + frame("s", b"\x0f") + frame("w", b"\0" * 8),
         huge=b"n" + struct.pack("<I", (8 << 20) + 1))
-    # Inputs of fuzz_control: bits with the job's state, number of connections, pieces of messages.
+    # Inputs of fuzz_control: a byte with the state of the job, the number of connections, pieces of messages.
     cancel, checkpoint = (frame("r", doc(dict(do=what, reason="why", grace_s=5))) for what in ("cancel", "checkpoint"))
     put("control", cancel=bytes([0, 0, 0]) + cancel, checkpoint=bytes([16, 0, 0]) + checkpoint + checkpoint + cancel,
         nobody=bytes([0, 0, 0]) + checkpoint, exited=bytes([1, 0, 0]) + cancel + checkpoint, waits=bytes([2, 0, 0]) + cancel,

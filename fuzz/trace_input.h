@@ -1,4 +1,4 @@
-/* Converts an input to a recording. The first byte selects the content of the rest: a whole file,
+/* Converts an input to a recording. The first byte decides how the rest is used: as a whole file,
  * the records of a RAW block, the columns of a SEALED block, or the JSON of a header. Checksums and
  * frames, which a fuzzer would never guess, are added here. */
 #pragma once

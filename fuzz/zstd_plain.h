@@ -1,5 +1,5 @@
-/* Creates a zstd frame that contains the given bytes uncompressed. The parser thus sees exactly the
- * bytes that the fuzzer chose, and creating a frame is cheap. */
+/* Creates a zstd frame that contains the given bytes uncompressed. The parser thus reads exactly
+ * the bytes that the fuzzer chose, and no time is spent on compression. */
 #pragma once
 
 #include "base/buf.h"
