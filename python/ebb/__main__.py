@@ -1,5 +1,5 @@
-"""python -m ebb: replaces this process with the ebb program, so that no Python process stays behind
-as its parent."""
+"""python -m ebb: replaces this process with the ebb program, so that ebb does not run as the child
+of a Python process."""
 
 import os
 import sys

@@ -8,8 +8,8 @@ group on the CPU, not the GPU.
 
 An all-reduce hangs if a rank does not take part, for example because only some ranks were started
 under ebb. Therefore the ranks first check, through the process group's store, that all of them are
-present. The first decision written to the store is final. If each rank decided for itself, a rank
-whose wait timed out could decide differently from the other ranks.
+present. The first decision written to the store is final. If each rank decided on its own, a rank
+whose wait timed out could come to a different decision than the others.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # the key exists, because rank 0 stored its decision first
+            word = "no"  # has no effect: rank 0 has already stored its decision
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
 
 
 class Agreement:
-    """The exchange of requests among the ranks of one training run. Without torch.distributed,
+    """Exchanges requests among the ranks of one training run. If torch.distributed is not used,
     there is only one rank."""
 
     def __init__(self) -> None:
@@ -148,8 +148,8 @@ class Agreement:
                 raise RuntimeError
             if work is not None:
                 work.wait(timedelta(seconds=PATIENCE_S))
-            # the group is destroyed now, because its threads might otherwise still run at process
-            # exit
+            # the group is destroyed here, because its threads might otherwise still run when the
+            # process exits
             sys.modules["torch"].distributed.destroy_process_group(group)
         except Exception:
             _left.append((work, group))

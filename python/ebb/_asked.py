@@ -71,7 +71,7 @@ class Asked:
     @property
     def is_idle(self) -> bool:
         """Returns True if this rank has no pending request and does not exchange requests with
-        other ranks."""
+        others."""
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:

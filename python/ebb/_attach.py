@@ -35,7 +35,8 @@ _lock = threading.RLock()  # held by the thread that is attaching or detaching
 _now: Optional["_Attached"] = None
 _has_fork_handlers = False
 Result = tuple[str, bool, str]  # a report: its KIND, whether the profiler runs, and its REASON
-# calls of start and stop to be processed, each with the socket to which its result is reported
+# calls of start and stop that the thread has not processed yet, each with the socket to which its
+# result is reported
 _queue: list[tuple[str, Callable[[], Result]]] = []
 _queue_lock = threading.Lock()
 _is_working = False  # True while a thread processes the queue
@@ -182,7 +183,8 @@ class _Attached:
         self._finder = _Finder(self.hook_module)
         self._patches = 0
         self._is_over = False  # True once detaching has begun; no thread may be started after that
-        # the thread that follows memory, and a lock; releasing the lock ends the thread
+        # The thread that reads memory regularly, and the lock that ends it: the thread exits when
+        # the lock is released.
         self._follower: Optional[tuple[threading.Thread, threading.Lock]] = None
 
     # ---- attaching ----
@@ -193,7 +195,7 @@ class _Attached:
         self._patches = _patches.count()
         _process.attached = {"EBB_SOCKET": self.socket, "EBB_RUN_DIR": self.run_dir}
         _wire.reset()
-        _wire.wire()  # children forked from now on are workers
+        _wire.wire()  # children forked from now on report to ebb as workers
         try:
             heap = _Heap(library or _library())
             self._miss(heap.attach(self.socket, interval, filters))
@@ -209,9 +211,9 @@ class _Attached:
             self.reasons.append(reason)
 
     def hook_module(self, name: str, module: ModuleType) -> bool:
-        """Hooks a module. Returns False if it is hooked already. If an import ends during or after
-        the detach, the module is not hooked. No lock is used here, because a lock would make
-        imports wait for each other."""
+        """Hooks a module. Returns False if it is hooked already. If ebb is detached while the
+        module is being imported, the module is not hooked. This takes no lock, because imports in
+        several threads would wait for each other."""
         from . import _hooks, _patches
 
         is_new = not self._is_over and _hooks.loaded(name, module)
@@ -249,7 +251,7 @@ class _Attached:
             self._follower = (thread, bell)
 
     def end_thread(self, patience_s: float) -> None:
-        # if another thread holds the lock, that thread is already starting or ending the follower
+        # another thread that holds the lock is already starting or ending the follower
         if not self._lock.acquire(timeout=patience_s):
             return
         try:
@@ -262,7 +264,7 @@ class _Attached:
         bell.release()
         until = time.monotonic() + patience_s
         thread.join(patience_s)
-        # the kernel may remove the thread slightly later than Python does
+        # Python may report the end of a thread slightly before the kernel removes it
         while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < until:
             time.sleep(0.0001)
 
@@ -315,7 +317,8 @@ class _Attached:
 
 
 def block_signals() -> None:
-    """Blocks all signals in a thread of ebb, so that they interrupt the main thread instead."""
+    """Blocks all signals in the calling thread, one of ebb's, so that the main thread receives
+    them."""
     import signal
 
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -338,7 +341,7 @@ def _after_fork() -> None:
 
 def _in_child() -> None:
     global _lock, _queue_lock, _now, _is_working
-    # the forked child is a worker of the ebb that is attached to its parent
+    # the child is not attached itself: it is a worker of the attached parent
     _lock, _queue_lock, _now, _is_working = threading.RLock(), threading.Lock(), None, False
     _queue.clear()
 

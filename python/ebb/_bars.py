@@ -3,7 +3,7 @@ source.
 
 An open bar is read at most ten times per second. Every bar is read once more when it closes. If
 bars are nested, only the innermost is counted. If several loops have bars, only the loop whose bars
-have run longest is counted; when another loop overtakes it, counting starts again. Bars that count
+have run longest is counted. Counting starts again when another loop has run longer. Bars that count
 bytes or end within seconds are ignored, because they show downloads or the loading of files.
 """
 

@@ -1,5 +1,5 @@
-"""A census counts the live tensors and Python objects of this process, and finds out what refers to
-the largest ones. It works without torch and never imports it."""
+"""A census counts the live tensors and Python objects of this process, and finds what keeps the
+largest ones alive. It works without torch and never imports it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # maximum number of rows per table; only the largest rows are kept
-# If a container has at least this many bytes, its entries are counted even after the census has run
+# The entries of containers of at least this many bytes are counted even after the census has run
 # out of time.
 _BIG_CONTAINER = 1 << 14
-# maximum number of entries counted per container; the total is extrapolated from them
+# maximum number of entries measured per container; the total is extrapolated from these
 _OF_ONE_CONTAINER = 10000
 # maximum number of object ids remembered at a time, which bounds the census's own memory
 _PLAIN_MAX = 500_000
 _SLICES = 64
 
-# a row of the census, and one of the objects that the row counts
+# a row of the census, and one of the objects counted in this row
 _Found = Tuple["Holder", Any]
-# The census searches for references to the largest tensors and to the largest other objects, this
-# many of each.
+# The number of largest tensors, and of largest other objects, whose references are searched.
 _LARGEST = 3
 
 
@@ -181,7 +180,7 @@ def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
 
 
 def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[_Found]:
-    """Fills the table of tensors. Returns one tensor for each of the first rows."""
+    """Fills the table of tensors. Returns the largest rows, each with one of its tensors."""
     quiet = getattr(torch._C, "DisableTorchFunctionSubclass", nullcontext)
     rows: dict[tuple[Any, ...], TensorRow] = {}
     one_of: dict[int, Any] = {}
@@ -241,7 +240,7 @@ def sizeof(o: Any) -> int:
             return int(width * height) * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
         except Exception:
             return 0
-    # storages are counted with their tensors
+    # only the storage object itself is measured; its memory is counted with its tensors
     if type(o).__name__ in ("UntypedStorage", "TypedStorage"):
         return object.__sizeof__(o)
     try:

@@ -31,7 +31,8 @@ def _size(count: float) -> str:
 
 
 def _clear_processor(processor: Any) -> None:
-    """Clears function caches and the caches of a fast tokenizer, but not its vocabulary."""
+    """Clears function caches and the caches of a fast tokenizer. The tokenizer keeps its
+    vocabulary."""
     things = [processor] + [getattr(processor, p, None) for p in _PARTS]
     for thing in things:
         if thing is None:

@@ -44,14 +44,15 @@ _WORTH_BYTES = 1 << 20
 _INTERVAL_S = 1.0  # seconds between two scans
 # maximum fraction of the run time spent on scans of the program's own variables
 _VARIABLES_SHARE = 0.006
-_SHARE = 0.0025  # maximum fraction of the run time since the first step spent on full scans
-_BUDGET_S = 0.3  # seconds that full scans may take in total if a report is due
-# maximum fraction of the run time spent on full scans while _BUDGET_S, not _SHARE, limits them
+_SHARE = 0.0025  # maximum fraction of the time since the first step spent on full scans
+# A full scan for a due report may exceed _SHARE if all full scans together take at most this many
+# seconds and at most _YOUNG_SHARE of the run time.
+_BUDGET_S = 0.3
 _YOUNG_SHARE = 0.05
 # estimated duration of the first full scan, in seconds per allocated memory block
 _BLOCK_S = 1e-7
-_WALL_S = 2.0  # maximum seconds, in wall time, for finding the names in a report
-_NAMES_S = 0.1  # maximum seconds for finding the names after a full scan
+_WALL_S = 2.0  # maximum wall-clock seconds of the search for the names in a report
+_NAMES_S = 0.1  # maximum seconds of the search for names after a full scan
 # maximum number of new names per full scan, because each search for a name visits all objects
 # several times
 _NAMES = 2
@@ -91,10 +92,11 @@ _VALUES = (
 )
 _DICT = frozenset((id(dict),))
 _CACHE = frozenset((id(_referrers.CACHE_TYPE),))
-_CACHE_LINK = "_lru_list_elem"  # type of the values in the dictionary of a limited lru_cache
-# Classes with a container of limited length: module, class, attribute that holds the container,
-# attribute that holds the limit, and an attribute whose presence means that the limit does not
-# count entries.
+# type name of the values in the dictionary of an lru_cache that has a limit
+_CACHE_LINK = "_lru_list_elem"
+# Classes with a container of limited length: module, class, the attribute that holds the container,
+# the attribute that holds the limit, and an attribute of objects whose limit is not a number of
+# entries.
 _LIMITED = (
     ("queue", "Queue", "queue", "maxsize", ""),
     ("asyncio.queues", "Queue", "_queue", "_maxsize", ""),
@@ -151,8 +153,7 @@ def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> li
 
 
 def _containers() -> list[Any]:
-    # the variables are read first, because the list of all objects created below also contains
-    # copies of them
+    # the variables are read before gc.get_objects() creates a list that refers to all objects
     variables = _variables()
     modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
     own = [v for d in modules for v in list(d.values())]
@@ -167,8 +168,8 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # gc.get_objects() also returned these lists of ebb. They are emptied, because a container
-        # of the job may later reuse their addresses.
+        # FOUND may contain these four lists, because gc.get_objects() returns them too. They are
+        # emptied, because a container of the job may later reuse their addresses.
         ours.clear()
     return found
 
@@ -199,8 +200,10 @@ class _Scan:
 
 # ---- maximum numbers of entries ----
 
-_limits: dict[int, int] = {}  # maximum length of each limited container, by id of the container
-_caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches, by id of their dictionary
+# maximum number of entries of each limited container, by the container's id
+_limits: dict[int, int] = {}
+# limited lru_caches, by the id of the dictionary with their entries
+_caches: dict[int, weakref.ref[Any]] = {}
 
 
 def _note_limits(objects: Iterable[Any]) -> None:
@@ -242,9 +245,9 @@ def _limit_of(o: Any) -> int:
 
 
 def _newest_in_cache(d: dict[Any, Any]) -> list[Any]:
-    """Returns the newest (key, result) of the limited lru_cache whose dictionary is D. The cache
-    keeps its entries in links that Python code cannot access, but gc returns the links' keys and
-    results in order, and D after them."""
+    """Returns the newest (key, result) pairs of the limited lru_cache whose dictionary is D. Python
+    code cannot read the links in which the cache keeps its entries. gc returns the keys and results
+    in the order of the links, and then D."""
     weak = _caches.get(id(d))
     cache = weak() if weak else None
     if cache is None:
@@ -301,7 +304,7 @@ def _heaviest(
 
 # ---- autograd graphs ----
 
-_LINE = re.compile(r":\d+\)$")  # the line in "total (a variable of main() in a.py:7)"
+_LINE = re.compile(r":\d+\)$")  # matches ":7)" in "total (a variable of main() in a.py:7)"
 
 
 class _GraphSize(NamedTuple):
@@ -363,11 +366,11 @@ def _grown_graphs(
 
 # ---- followed containers ----
 
-# Key of a followed entry. For a container, it is the container's id; for all containers inside a
-# container together, the complement of that id; for an array or text, its name.
+# Identifies what is followed: a container by its id, the containers inside it (counted together) by
+# the complement of its id, and an array or text by its name.
 _Key = Union[int, str]
-# Entries gained, key, name, True if the key stands for the containers inside a container, current
-# length, and the object from which the bytes per entry are estimated.
+# The number of entries gained, the key, the name, True if the key stands for the containers inside
+# a container, the current length, and an object from which the bytes per entry are estimated.
 _Gained = tuple[int, _Key, str, bool, int, Any]
 
 
@@ -446,9 +449,8 @@ class _Follower:
         return bool(self._followed)
 
     def keeps(self, added: int, o: Any) -> bool:
-        """Returns False if container O has once lost at least ADDED entries, where ADDED is the
-        number of entries that it has gained. A log that is cleared again and again keeps nothing
-        alive for long."""
+        """Returns False if container O once lost at least as many entries as it has gained now
+        (ADDED). A log that is cleared again and again keeps nothing alive for long."""
         f = self._followed.get(id(o))
         return f is None or added > f.fall
 
@@ -519,9 +521,9 @@ class _Follower:
         return bool(address)
 
     def _limit_values(self, before: dict[str, int]) -> None:
-        """Sets the maximum length of followed arrays: an array whose size has not changed since it
-        was first seen cannot grow beyond that size. Other arrays may be replaced by longer ones.
-        BEFORE holds the sizes at the previous scan."""
+        """Sets the maximum length of those followed arrays whose size has not changed since they
+        were first seen, because the filled part of an array cannot exceed its size. Arrays whose
+        size changes have no maximum. BEFORE holds the sizes at the previous scan."""
         for name, size in self._sizes.items():
             if before.get(name, size) != size:
                 self._changed.add(name)
@@ -636,7 +638,7 @@ _follower = _Follower()
 _names: dict[int, str] = {}  # names used in reports, by id of the container
 _first_graphs: dict[str, _GraphSize] = {}  # size of each graph when it was first seen
 _grown: dict[str, tuple[int, int]] = {}  # nodes and bytes gained by each reported graph
-_graphs_rss: Optional[int] = None  # resident memory at the last report that named only graphs
+_graphs_rss: Optional[int] = None  # resident memory at the last report by _report_graphs
 _is_reported = False  # True once two full scans have been compared
 _base: Optional[int] = None  # resident memory at the end of the first step
 _base_step: Optional[int] = None
@@ -700,7 +702,7 @@ def _send_kept(
 ) -> None:
     w = figures_wire()
     if step is not None or had_names:
-        # a mark without a name withdraws earlier reports
+        # a mark without a name withdraws the previous report
         w.mark("kept", True, step=step, since=since)
     for one in sorted(named, key=lambda one: one.is_library)[:_NAMED_MAX]:
         w.mark(
@@ -729,9 +731,9 @@ def _report_kept(
 
 
 def _report_graphs(step: Optional[int], rss: int, base: int) -> None:
-    """Reports graphs that have grown since they were first seen. This requires no full scan, so the
-    growth of short runs is explained too. Once two full scans have been compared, the differences
-    between the scans are reported instead."""
+    """Reports graphs that have grown since they were first seen. No full scan is needed for this,
+    so ebb can explain growth in short runs. Once two full scans have been compared, reports are
+    based on the scans instead."""
     global _graphs_rss
     found = _graphs(time.thread_time() + _NAMES_S)
     _note_new_graphs(found)

@@ -24,8 +24,9 @@ _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to end
 
-_CHECK_MS = 250  # milliseconds between the thread's checks for steps that are held back
-_CHECKS = 8  # the thread sleeps after this many checks in a row that found no step held back
+# milliseconds between two checks of the thread for a step that was held back (Wire.hold)
+_CHECK_MS = 250
+_CHECKS = 8  # after this many checks in a row without such a step, the thread sleeps
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that have not been answered yet
@@ -34,21 +35,23 @@ _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
 _must_end = False  # True if the thread must end
-_is_paused = False  # True during a fork, for which the thread was ended
+_is_paused = False  # True during a fork if the thread was ended for the fork
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback reports the steps; the hooks on torch must then not report them
 _is_claimed = False
 _is_polled = False  # True if no thread could be started, so that every step checks for requests
 _step: Optional[int] = None
-# number of steps between censuses; None before the environment variable is read, 0 for no censuses
+# number of steps between automatic censuses: 0 if there are none, None before the environment
+# variable is read
 _every: Optional[int] = None
 _taken = 0
 _is_sent_at_exit = False
 
 
 def start() -> None:
-    """Starts listening for requests. A second call, or a call in a forked child, does nothing."""
+    """Starts listening for requests. Has no effect if the process already listens, or is a forked
+    child."""
     global _pid, _is_polled, _is_started
     w = wire()
     if _pid == os.getpid() and _thread is not None and _thread.is_alive():
@@ -88,8 +91,8 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Allows steps to be held back and sent together if a thread can send them later. If a census
-    is due every N steps, every step is sent at once."""
+    """Allows the wire to hold back steps and to send them together, if a thread can send them
+    later. If censuses are due every N steps, each step is sent at once."""
     global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every
@@ -145,7 +148,7 @@ def _end_thread() -> bool:
 
 def _before_fork() -> None:
     """Ends the thread for the duration of a fork. Python 3.12 and later warn about threads during a
-    fork, because a lock held by another thread stays locked in the child."""
+    fork, because a lock that another thread holds stays locked in the child for ever."""
     global _is_paused
     _is_paused = _end_thread()
 
@@ -155,7 +158,7 @@ def _after_fork() -> None:
     if not _is_paused:
         return
     _is_paused = False
-    # the thread is taking a census and will end afterwards
+    # the thread is still taking a census, and will end after it
     if _thread is not None and _thread.is_alive():
         _is_started = False
     else:
@@ -180,7 +183,7 @@ def claim() -> None:
 
 
 def release() -> None:
-    """Declares that the caller no longer calls at_step."""
+    """Declares that the caller will no longer call at_step."""
     global _is_claimed
     _is_claimed = False
 
@@ -193,8 +196,8 @@ def at_step(n: Optional[int] = None) -> None:
 
 
 def at_hooked_step(n: int) -> None:
-    """Like at_step, but called by the hooks on torch, whose steps are ignored if the job or a
-    callback sends steps."""
+    """Like at_step, but called by the hooks on torch. Has no effect if the job or a callback
+    reports the steps."""
     if not _is_claimed:
         _at_step_end(n)
 
@@ -269,8 +272,8 @@ def _answer(at: str) -> None:
 
 
 def _wait_for_step() -> None:
-    """Answers requests that no step has answered in time, and requests left over by an earlier
-    thread."""
+    """Waits until a step answers the pending requests, and answers them itself if no step does so
+    in time. An earlier thread may have left requests behind."""
     _answered.clear()
     if not _pending or _must_end:
         return
@@ -281,12 +284,12 @@ def _wait_for_step() -> None:
 def _listen(w: Wire, s: socket.socket, bell: int) -> None:
     global _due
     try:
-        # signals are blocked here, so that they interrupt system calls of the main thread
+        # signals are blocked in this thread, so that they interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)
         poller.register(bell, select.POLLIN)
-        checks = 0  # remaining checks for steps that are held back; at 0 the thread sleeps
+        checks = 0  # remaining checks for a step that was held back; at 0 the thread sleeps
         while True:
             _wait_for_step()
             events = poller.poll(_CHECK_MS if checks else None)

@@ -44,8 +44,7 @@ def _counted(
     method: Callable[..., Any], source: str, count_of: Optional[Callable[[Any], int]] = None
 ) -> Callable[..., Any]:
     """Wraps METHOD so that each successful call is counted as one step of its object. Nested calls
-    are not counted. If COUNT_OF is given, a call is counted only if it has increased
-    COUNT_OF(object).
+    are not counted. If COUNT_OF is given, only calls that increase COUNT_OF(object) are counted.
     """
     on_step = tracked(source, "on_step")
 
@@ -130,7 +129,7 @@ def hook_deepspeed(module: ModuleType) -> None:
 
 
 class _Epoch:
-    """Passed to the tracker in place of a Keras data loader and its iterator."""
+    """Stands for a Keras data loader and its iterator in calls of the tracker."""
 
     __slots__ = ("steps", "batches", "__weakref__")
 
@@ -157,7 +156,7 @@ class _Keras:
         if e is None:
             return
         model = getattr(callbacks, "model", None) or callbacks
-        # with steps_per_execution, one call covers several batches, the last call possibly fewer
+        # with steps_per_execution, one call covers several batches; the last call may cover fewer
         batches = batch + 1 if e.steps is None else min(batch + 1, int(e.steps))
         while e.batches < batches:
             e.batches += 1
@@ -203,7 +202,7 @@ def hook_keras_model(module: ModuleType) -> None:
 
 
 class _Updates:
-    """Passed to the tracker in place of a JAX optimizer."""
+    """Stands for a JAX optimizer in calls of the tracker."""
 
     __slots__ = ("__weakref__",)
 
@@ -220,10 +219,10 @@ def _code_of(function: Any) -> Optional[CodeType]:
 
 
 class _Jax:
-    """Counts the steps of loops that call optax.apply_updates. Most loops call it inside a compiled
-    step function, so Python runs it only while JAX traces that function. Therefore steps are
-    counted in JAX's post hook. JAX calls the post hook after each call of the compiled function
-    except the first call, during which the function is compiled."""
+    """Counts the steps of loops that use optax.apply_updates. Most loops use it inside a compiled
+    step function. Python then runs apply_updates only once, while JAX traces the step function.
+    Therefore the steps are counted in JAX's post hook, which JAX runs after each call of a compiled
+    function except the first call, during which the function is compiled."""
 
     def __init__(self) -> None:
         self._post_hook: Any = None
@@ -280,7 +279,8 @@ class _Jax:
             has_update = _code_of(function) in self._traced
             known = self._compiled[function] = _Updates() if has_update else None
             if known is not None:
-                # also counts the first call, which compiled the function and did not run the hook
+                # counts the first call too: it compiled the function, so JAX did not run the post
+                # hook
                 the_tracker().on_step(known, "jax")
         if known is not None:
             the_tracker().on_step(known, "jax")
@@ -295,7 +295,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # optax.apply_updates may already exist, as a second reference to the function
+    # the module optax may already have its own reference to apply_updates
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

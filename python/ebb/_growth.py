@@ -15,11 +15,11 @@ MIN_ITERATIONS = 24  # minimum number of iterations for a verdict
 # Growth of up to this many bytes per iteration is ignored, for example a few numbers appended to a
 # log.
 _NEGLIGIBLE_BYTES = 256
-# upper bound on the growth per iteration, noise included, for the verdict "sound"
+# for the verdict "sound": maximum growth per iteration, including noise
 _BOUND_BYTES = 1024
-# Lower bound on the growth in the second half, as a fraction of the growth in the first half, for
-# the verdict "leak". A growing list, which Python enlarges by an eighth now and then, exceeds this
-# bound; a cache that is three quarters full does not.
+# For the verdict "leak": minimum growth in the second half, as a fraction of the growth in the
+# first half. A growing list, which Python enlarges by an eighth now and then, reaches this
+# fraction; a cache that is three quarters full does not.
 _CONTINUES = 0.65
 
 
@@ -54,8 +54,8 @@ def judge(values: Sequence[int], n: int, final: bool = True) -> Verdict:
     raises this minimum from block to block. For values in random order, the minima of 10 equal
     blocks rise with a probability of 1/10!, and those of 8 blocks of increasing length with an even
     lower probability. Blocks of increasing length detect a growing list, which Python enlarges by
-    an eighth each time; equal blocks detect a leak in noise. The minima also rise while a cache
-    fills, but ever more slowly. If FINAL is False, more values will follow, and VALUES are judged
+    an eighth each time; equal blocks detect a leak in noise. While a cache fills, the minima rise
+    too, but more and more slowly. If FINAL is False, more values will follow, and VALUES are judged
     "sound" only if they are flat."""
     if n < MIN_ITERATIONS:
         return Verdict("undecided", 0.0)
@@ -129,8 +129,8 @@ class Line(NamedTuple):
     number: int
     bytes_per_iteration: float
     objects_per_iteration: float
-    # file and line where a library called from that line allocates the memory; None if the line
-    # itself allocates it
+    # if the line calls a library that allocates the memory, the file and line in the library;
+    # otherwise None
     inside: Optional[tuple[str, int]]
 
 
@@ -161,8 +161,8 @@ class Meter:
     because it is not a leak."""
 
     def __init__(self, capacity: int):
-        # The arrays have their final size from the start, because growing lists would be measured
-        # as growth.
+        # The arrays have their final size from the start. If they grew, their own growth would be
+        # measured too.
         self.series = {
             name: array("q", bytes(8 * capacity)) for name in ("python", "native", "gpu")
         }
@@ -190,7 +190,7 @@ class Meter:
         python = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
         native = 0
         if self._malloc is not None:
-            # get_tracemalloc_memory() reports half of the memory that the tables of tracemalloc use
+            # the tables of tracemalloc use twice as much memory as get_tracemalloc_memory() reports
             native = self._malloc() - 2 * tracemalloc.get_tracemalloc_memory()
         self.series["python"][self.n] = python
         self.series["native"][self.n] = native
@@ -208,7 +208,8 @@ class Meter:
         tracemalloc.clear_traces()
 
     def mark_lines(self) -> None:
-        """Starts the search for lines whose allocations in the following iterations stay live."""
+        """Starts the search for lines that allocate memory in the following iterations and do not
+        free it."""
         gc.collect()
         self._snapshot = tracemalloc.take_snapshot()
 

@@ -1,5 +1,5 @@
-"""Hooks that the shim installs in frameworks after they are imported: torch, tqdm and trainers
-here, the others in _frameworks.py.
+"""Hooks that the shim installs in frameworks after they are imported: this file has the hooks for
+torch, tqdm and trainers, and _frameworks.py has the others.
 
 Nothing here may print, or raise an exception into the job. With EBB_VERBOSE=1, one line on standard
 error reports each hook that cannot be installed. Many programs import torch and never train, often
@@ -83,8 +83,8 @@ def reset() -> None:
 
 
 def tracked(what: str, name: str) -> Callable[..., None]:
-    """Returns a method of the tracker, wrapped by quiet(). The tracker is created at the method's
-    first call."""
+    """Returns a method of the tracker, wrapped by quiet(). The first call of the method creates the
+    tracker."""
     found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found
@@ -99,16 +99,15 @@ def _hook_optimizers(module: ModuleType) -> None:
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
 
-    # the hook is hidden from torch.compile, which would otherwise trace it and report unsupported
-    # code
+    # torch.compile must not trace the hook, because it would report unsupported code
     torch: Any = sys.modules.get("torch")
     keep_out = getattr(torch, "_disable_dynamo", None)
     kept_out = keep_out(hook) if keep_out else hook
     compiler = _compiler_callback()
 
     def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
-        # is_compiling is checked first, because disabling dynamo takes 3 µs and would slow down
-        # every step
+        # is_compiling is checked first, because calling the hook with dynamo disabled takes 3 µs,
+        # too much for every step
         if torch.compiler.is_compiling() or compiler():
             kept_out(optimizer, args, kwargs)
         else:
@@ -119,8 +118,8 @@ def _hook_optimizers(module: ModuleType) -> None:
 
 
 def _compiler_callback() -> Callable[[], Any]:
-    """Returns a function that returns True while code of a compiled region runs. In such a region
-    the compiler skips the hook, but would compile the functions that the hook calls."""
+    """Returns a function whose result is true while a compiled region runs. In such a region,
+    torch.compile skips the hook but would compile the functions that the hook calls."""
     try:
         from torch._C._dynamo.eval_frame import get_eval_frame_callback as found
     except ImportError:  # torch before 2.5
@@ -129,14 +128,14 @@ def _compiler_callback() -> Callable[[], Any]:
 
 
 def _can_ask(torch: Any) -> bool:
-    """Returns True if torch has torch.compiler.is_compiling. This is decided by the version number,
-    because torch is still being imported."""
+    """Returns True if torch has torch.compiler.is_compiling. Checks the version number, because
+    torch is still being imported and may not have the function yet."""
     found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
     return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:
-    """Returns True if the caller, judging by its module, fetches the next batch before it returns
+    """Returns True if the caller is in accelerate, which fetches the next batch before it returns
     the current one."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
@@ -179,8 +178,8 @@ def _hook_loaders(module: ModuleType) -> None:
 
 
 def _hook_torchdata(module: ModuleType) -> None:
-    # torchdata's loader class needs no hook, because its iterators call those of torch, which are
-    # hooked
+    # StatefulDataLoader needs no hook for batches, because its iterators call torch's iterators,
+    # which are hooked
     _hook_begins(module.StatefulDataLoader)
 
 
@@ -197,7 +196,7 @@ def _hook_tqdm(module: ModuleType) -> None:
         nonlocal bars
         from . import _frameworks
 
-        # bars in a forked child or a worker count only some of the steps
+        # in a forked child or a worker, bars count only some of the steps
         if os.getpid() != home or _frameworks.is_worker():
             return lambda bar: None
         if bars is None:
@@ -270,8 +269,8 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "sklearn.base": _framework("sklearn"),
     "tqdm.std": _hook_tqdm,
 }
-# The import of these frameworks does not show that this process trains: many programs never train,
-# or train only in processes that they fork.
+# Importing these frameworks does not mean that this process trains: many programs that import them
+# never train, or train only in forked processes.
 _WEAK = ("sklearn.base", "tqdm.std")
 
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 Progress = Callable[[Mark], Any]
 
 _GRACE_S = 10.0  # seconds between SIGTERM and SIGKILL
-# maximum seconds for the supervisor of a killed `ebb run` to end the job's processes
+# maximum seconds until the job has ended after its `ebb run` was killed
 _GONE_S = 30.0
 _LOOK_S = 1.0  # maximum seconds until a cancellation by another thread is noticed
 _LOOK_WITHOUT_PIDFD_S = 0.05
@@ -47,8 +47,8 @@ class MemoryLimitExceeded(IsolatedError, MemoryError):
 
 
 class RemoteTraceback(Exception):
-    """The __cause__ of an exception raised in the other process; its text is the traceback
-    there."""
+    """The __cause__ of an exception raised in the other process. Its text is that process's
+    traceback."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -111,8 +111,8 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
 
 
 def _command(fds: "list[int]") -> "list[str]":
-    # Uses -c, as multiprocessing does. With -m, ebb would have to be on the import path of the
-    # other Python before any code runs.
+    # Uses -c, as multiprocessing does: with -m, Python would have to find ebb on its import path
+    # before any code could extend that path.
     home = str(pathlib.Path(__file__).resolve().parent.parent)
     code = (
         f"import sys; sys.path.append({home!r}); "
@@ -220,8 +220,8 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # the caller handles Ctrl-C for both processes, because it may be a server that
-                    # shuts down gracefully
+                    # Ctrl-C reaches only the caller, which then ends the process: the caller may be
+                    # a server that shuts down gracefully
                     start_new_session=True,
                 )
             except BaseException:
@@ -463,8 +463,8 @@ class IsolatedCall(Generic[T]):
                 raise self._error
             return self._value  # type: ignore[return-value]
         finally:
-            # breaks a reference cycle: the traceback refers to this frame, which refers to the
-            # exception
+            # the traceback of a raised exception refers to this frame; without SELF, the frame no
+            # longer refers back to the exception
             self = None  # type: ignore[assignment]
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
@@ -498,8 +498,8 @@ class IsolatedCall(Generic[T]):
 
 @atexit.register
 def _cancel_all() -> None:
-    # Cancels all calls at exit. Otherwise their threads would end with the interpreter and leave
-    # temporary folders behind.
+    # Cancels all calls at exit. Otherwise their threads would end with the interpreter, and their
+    # temporary folders would remain.
     calls = list(_live)
     for call in calls:
         call.cancel()
@@ -511,7 +511,7 @@ def _cancel_all() -> None:
 
 
 def _forget_all() -> None:
-    # Forgets all calls in a forked child, which must neither cancel its parent's calls nor keep
+    # Forgets all calls in a forked child. The child must not cancel its parent's calls, nor keep
     # them alive.
     for call in list(_live):
         if call._channel is not None:
@@ -584,7 +584,7 @@ async def isolate_async(
     **kwargs: Any,
 ) -> T:
     """Like isolate(), for asyncio. on_progress is called in the event loop's thread. Cancelling the
-    task cancels the call; the task then ends once the process has exited."""
+    task cancels the call; the task ends when the process has exited."""
     loop = asyncio.get_running_loop()
     hand_on: Optional[Progress] = None
     if on_progress is not None:

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-# Seconds to wait for a caller that is not reading, before a mark with must_arrive is dropped. Other
-# marks are dropped at once.
+# Seconds for which a mark with must_arrive waits if the caller is not reading. Then the mark is
+# dropped; other marks are dropped at once.
 _PATIENCE_S = 0.2
 _GRACE_S = 5.0
 
@@ -35,7 +35,7 @@ class Outcome:
     ) -> None:
         self.value = value
         self.error = error
-        self.error_repr = error_repr  # repr of the exception, or None if there was none
+        self.error_repr = error_repr  # repr of the exception that the function raised, or None
         self.trace = trace
 
 
@@ -105,8 +105,8 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Sends each mark not only to ebb but also to the caller. The called function never waits long
-    for the caller: a slow caller misses some marks.
+    """Sends each mark not only to ebb but also to the caller. The function never waits long for a
+    slow caller, who then misses some marks.
     """
 
     def sink(text: str, must_arrive: bool) -> None:
@@ -127,8 +127,8 @@ def _forward(channel: socket.socket) -> None:
 
 
 def _die_with_caller(channel: socket.socket) -> None:
-    """Ends this process once the caller has closed its end of the channel, because nobody needs the
-    result any more."""
+    """Ends this process once the caller has closed its end of the channel, because the result is no
+    longer needed."""
 
     def wait() -> None:
         try:

@@ -37,7 +37,7 @@ def step(
     try:
         n = int(n)
     except (TypeError, ValueError, OverflowError):
-        # invalid arguments have no effect outside a run, so they must not end the job inside a run
+        # Invalid arguments are ignored, because outside a run they have no effect either.
         return
     if not _has_hello:
         _hello()
@@ -70,7 +70,7 @@ _tail_text = ""
 
 
 def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
-    """Returns those lines of a step's mark whose content rarely changes from step to step."""
+    """Returns the lines of a step's mark that are usually the same for many steps."""
     global _tail_of, _tail_text
     if (steps_per_epoch, max_steps) != _tail_of:
         sent = {

@@ -22,8 +22,9 @@ def rss_bytes() -> Optional[int]:
 
 
 def written_bytes(address: int, size: int) -> int:
-    """Returns an estimate, based on evenly spaced pages, of how many of the SIZE bytes at ADDRESS
-    have been written to. Pages of a large memory block do not exist before their first write."""
+    """Estimates how many of the SIZE bytes at ADDRESS have been written to. The kernel creates a
+    page of a large memory block only at the first write to that page. The estimate checks evenly
+    spaced pages."""
     pages = size // _PAGE
     if pages < _PAGES_READ:
         return size
@@ -33,7 +34,8 @@ def written_bytes(address: int, size: int) -> int:
             for i in range(_PAGES_READ):
                 f.seek((address // _PAGE + 1 + i * (pages - 1) // _PAGES_READ) * 8)
                 bits = f.read(8)[7]
-                # a page of a file or of shared memory, which other processes may have written
+                # a page of a file or of shared memory: any process may have written it, so all
+                # pages count as written
                 if bits & 0x20:
                     return size
                 found += bits & 0xC0 != 0  # the page is present, or swapped out
@@ -72,7 +74,7 @@ def cuda_bytes() -> Optional[tuple[int, int]]:
 
 
 def for_logs() -> dict[str, float]:
-    """Returns the memory metrics in MiB, under the names that they have in a trainer's logs."""
+    """Returns the memory metrics in MiB, as entries for a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
         # the kernel updates its counters with a delay, so the peak may be below the current value

@@ -2,10 +2,10 @@
 
 While the cell runs, a thread of the notebook kernel samples the kernel's resident memory and
 malloc's live heap. The samples stay in memory until the cell has ended, and are then passed to `ebb
-verdict` as a table. While the cell runs, the heap profiler is also attached to the kernel, and a
-child process collects the profiler's samples. The profiler and the child process are removed even
-if the kernel is killed. Steps are counted if the cell reports them with ebb.step, or if it runs a
-training loop.
+verdict` as a table. While the cell runs, the heap profiler is also attached to the notebook kernel,
+and a child process collects the profiler's samples. The profiler and the child process are removed
+even if the notebook kernel is killed. Steps are counted if the cell reports them with ebb.step, or
+if it runs a training loop.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class Summary:
 
 
 # Collects the notebook kernel's heap table until standard input is closed, and then prints the
-# table. This shell survives the death of the kernel. At its end it removes the folder $1.
+# table. This shell script survives the death of the notebook kernel. At the end it removes the
+# folder $1.
 _COLLECTOR = """
 "$0" run -q -d "$1/run" --no-shim -- sh -c 'echo "$EBB_SOCKET"; exec cat >/dev/null'
 "$0" heap "$1/run" --json --pid "$2"
@@ -183,7 +184,7 @@ rm -rf "$1"
 
 class Heap:
     """The source lines whose allocations are still live after a cell. The profiler is attached to
-    the kernel while the cell runs."""
+    the notebook kernel while the cell runs."""
 
     def __init__(self, shell: Any) -> None:
         self.found: list[str] = []
@@ -207,7 +208,7 @@ class Heap:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # a separate session, because restarting the kernel kills the kernel's process group
+            # a separate session, because restarting the notebook kernel kills its process group
             start_new_session=True,
         )
         socket = collector.stdout.readline().strip()  # type: ignore[union-attr]

@@ -20,15 +20,15 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SCAN_MAX = 200_000  # maximum number of entries of a container that are searched for a name
 
 
-# ---- variables of running functions, of which gc does not know ----
+# ---- variables of running functions, which gc does not report ----
 
 
 def _read_locals(f: FrameType) -> dict[str, Any]:
     found = f.f_locals
     copy = dict(found)
     # Before Python 3.13, f_locals is a dict that the frame keeps alive, together with all values in
-    # it. locals() returns the same dict to the job, so it is cleared only if nothing else refers to
-    # it.
+    # it. locals() in the job returns the same dict, so the dict is cleared only if nothing else
+    # refers to it.
     if type(found) is dict and sys.getrefcount(found) <= 3:
         found.clear()
     return copy
@@ -76,8 +76,9 @@ def _in_frames(o: Any) -> Optional[tuple[str, str]]:
                 f = f.f_back
         return None
     finally:
-        # One of these frames belongs to this function. A frame that refers to itself outlives its
-        # call and keeps the callers' variables alive until the next garbage collection.
+        # The frame of this function is among these frames. A frame whose variables refer to the
+        # frame itself outlives its call, and keeps the callers' variables alive until the next
+        # garbage collection.
         frames.clear()
         f = None
 
@@ -129,8 +130,8 @@ def _attribute(r: Any, o: Any) -> str:
 
 
 def _way(r: Any, o: Any) -> str:
-    """Returns the text that stands for R's reference to O in a name, for example "[3]". R is
-    neither a dict nor the end of the chain."""
+    """Returns the part of a name that describes R's reference to O, for example "[3]". R is neither
+    a dict nor the end of the chain."""
     if type(r) in (list, tuple, deque):
         return _index(list(r), o)
     if type(r) in (set, frozenset):
@@ -141,8 +142,8 @@ def _way(r: Any, o: Any) -> str:
 
 
 def _end(r: Any) -> Optional[str]:
-    """Returns the name of R if R is a module, class, function or running function, otherwise
-    None."""
+    """Returns the name of R if R is a module, a class, a function or the frame of a running
+    function; otherwise None."""
     if type(r) is ModuleType:
         return r.__name__
     if isinstance(r, type):
@@ -155,8 +156,8 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """Returns the rank of holder R: the better R identifies the object, the lower the rank. The
-    chain continues with the holder of the lowest rank."""
+    """Returns the rank of R, a holder of an object. The better R identifies the object, the lower
+    its rank. The chain continues with the holder that has the lowest rank."""
     t = type(r)
     if t is dict:
         return 0 if id(r) in modules else 2
@@ -201,8 +202,9 @@ def _module_names() -> dict[int, str]:
 
 
 def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
-    """Returns the text that stands for R's reference to O in a name, such as ".cache" or "[3]", and
-    the holder of O: R itself, or the object whose attributes are in R."""
+    """Returns two values. The first is the part of a name that describes R's reference to O, such
+    as ".cache" or "[3]". The second is the holder of O: R, or the object whose attributes are in
+    R."""
     if type(r) is not dict:
         return "" if type(r) is CellType else _way(r, o), r
     key, whose = _key_in(r, o), _owner_of(r, skip)
@@ -252,12 +254,13 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
 
 # ---- owners of containers ----
 
-_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # gc reports the attributes of a class as a dictionary
+# in names from gc, an attribute of a class looks like the key of a dictionary
+_CLASS_KEY = re.compile(r"^\['(\w+)'\]")
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
 def is_program_s(m: Any) -> bool:
-    """Returns True if the module is one of the program's own files, which the user knows."""
+    """Returns True if the module is one of the program's own files, not of a library."""
     if type(m) is not ModuleType:
         return False
     if m.__name__ == "__main__":
@@ -288,7 +291,7 @@ def is_library_name(name: str) -> bool:
     found = _OWNER.match(name)
     parts = (found[1] or found[2]).split(".") if found else []
     main = getattr(sys.modules.get("__main__"), parts[0], None) if parts else None
-    # a name in __main__, which is written without the module
+    # the name has no module, because it belongs to __main__
     if main is not None and type(main) is not ModuleType:
         return False
     for count in range(len(parts), 0, -1):
@@ -324,8 +327,8 @@ def _lru_cache_of(r: Any) -> Optional[str]:
 
 
 def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
-    """NAMES starts with an index into AT, the closure of F. Returns the name of the closure
-    variable with this index.
+    """NAMES starts with an index into AT, the closure of F. Returns NAMES with the name of the
+    closure variable in place of the index.
     """
     if type(f) is not FunctionType or at is not f.__closure__ or not names.startswith("["):
         return None
@@ -374,9 +377,9 @@ def _program_variables() -> list[tuple[str, Any]]:
 
 
 def named_objects() -> dict[int, tuple[str, Any]]:
-    """Returns (name, object) by id for the objects to which the program's own variables refer, and
-    for their attributes. These objects keep most memory alive, and can be found without visiting
-    all objects.
+    """Returns the objects to which the program's own variables refer, and the attributes of these
+    objects, as (name, object) by id. These objects keep most memory alive, and can be found without
+    visiting all objects.
     """
     found: dict[int, tuple[str, Any]] = {}
     todo, left = _program_variables(), _ATTRIBUTES_MAX
@@ -397,7 +400,7 @@ def named_objects() -> dict[int, tuple[str, Any]]:
             left -= len(has)
             variable, space, where = name.partition(" ")
             module = t.__module__ if type(t.__module__) is str else ""
-            # the names of the program's own classes are clear without their module
+            # a class of the program is named without its module
             if is_program_s(sys.modules.get(module)):
                 variable, space, where = _class_name(t), "", ""
             parts += [

@@ -2,7 +2,7 @@
 
 Sources of steps have priorities. Updates of a model have the highest priority, then `partial_fit`
 of scikit-learn (which scalers have too), then progress bars. When a source of higher priority
-appears, counting starts again with its steps, and the other sources are ignored.
+appears, counting starts again, and from then on only the steps of this source are counted.
 
 An iteration lasts from one step of an optimizer to the next step of the same optimizer, so several
 optimizers that each step once are counted as one step. The step is sent once the first of these
@@ -27,7 +27,8 @@ from typing import Any, Callable, Optional
 from . import _process, _wire
 
 _CHECKS_APART_S = 0.1
-# after this many iterations without a new optimizer, all optimizers are assumed to be known
+# after this many iterations without a new optimizer, the tracker assumes that it knows all
+# optimizers
 _STEPS_TO_SETTLE = 2
 # priorities of step sources; all sources not listed here report updates of a model and have the
 # highest priority, 0
@@ -58,10 +59,10 @@ class Pass:
         # True if the next batch is fetched before the current one is used
         self.looks_ahead = looks_ahead
         self.fetched = 0
-        self.used = 0  # number of batches up to the last step of an optimizer
+        self.used = 0  # number of batches that were fetched before the last optimizer step
         self.steps = 0
         self.fetched_at_step = 0
-        self.gap = 0  # number of batches between the last two steps
+        self.gap = 0  # number of batches between the last two optimizer steps
         self.epochs_before = epochs_before
         self.missed = 0  # number of batches fetched before ebb attached
 
@@ -71,7 +72,7 @@ class Pass:
 
     @property
     def has_leftover(self) -> bool:
-        """Returns True if a step may still follow the last batch."""
+        """Returns True if an optimizer step may still follow after the last batch."""
         return self.looks_ahead or self.fetched > self.used
 
     @property
@@ -117,7 +118,7 @@ def _rank() -> Optional[int]:
 
 
 def _nobody() -> None:
-    """Stands in for a weak reference whose object no longer exists."""
+    """Stands for a weak reference to an object that no longer exists."""
 
 
 def _steps_before(optimizer: Any) -> int:
@@ -148,8 +149,8 @@ class Tracker:
         self._sent = 0  # number of the last step that the job or a callback sent
         # optimizers that have stepped in this iteration
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        # the optimizer that made all steps of this iteration and of the previous one, if it was
-        # only one
+        # if a single optimizer made all steps of this iteration and the previous one: that
+        # optimizer
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # number of iterations since a new optimizer appeared
@@ -157,23 +158,22 @@ class Tracker:
         self._has_fetched = False
         # unfinished passes, by id of their iterator
         self._open: dict[int, Pass] = {}
-        # the pass whose batches have all been fetched, but whose last optimizer step may still come
+        # the pass whose batches were all fetched, but whose last optimizer step may still follow
         self._held: Optional[Pass] = None
         # True if an epoch was sent and no batch has been fetched since
         self._has_just_ended = False
-        self._looks_ahead = False  # True once a step was seen after the end of its pass
-        self._sent_length = 0  # the number of steps per epoch last sent
+        self._looks_ahead = False  # True once an optimizer step came after the end of its pass
+        self._sent_length = 0  # the number of steps per epoch that was sent last
         # number of steps in a pass, by the number of batches in the pass
         self._steps_of: dict[int, int] = {}
         self._suffix: Optional[str] = None
-        self._tail: Optional[str] = None  # lines that most step marks end with
-        # the wire, while the next event can only be a step and not the end of a pass; otherwise
-        # None
+        self._tail: Optional[str] = None  # the last lines of most step marks
+        # the wire, if the next event can only be a step and not the end of a pass; otherwise None
         self._even: Optional[_wire.Wire] = None
         # until this time, steps sent by the job itself are counted without further checks
         self._check_due = 0.0
         self._pid, self._is_worker = 0, False  # the process for which _is_worker was determined
-        # line added to marks if step numbers count from the start of this process, not of the
+        # a line added to marks if steps are counted from the start of this process instead of the
         # training
         self._counted = ""
 
@@ -190,10 +190,10 @@ class Tracker:
         return w.is_there and not w.has_source
 
     def _ending(self) -> str:
-        """Returns the lines that every mark ends with."""
+        """Returns the last lines of every mark."""
         if self._suffix is None:
             rank = _rank()
-            # ebb ignores marks with BY=hook if the process also sends marks of its own steps
+            # ebb ignores marks with BY=hook if the job also sends its own steps
             self._suffix = "\nBY=hook" + ("" if rank is None else f"\nRANK={rank}")
         return self._suffix
 
@@ -211,8 +211,8 @@ class Tracker:
         return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
-        """Sends the first step. Called at the next event after that step: by then, a job that sends
-        its own steps has sent one."""
+        """Sends the first step. Called at the event after that step: a job that sends its own steps
+        has sent its first one by then."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
         self._send_begin(self.step - 1)
@@ -252,7 +252,7 @@ class Tracker:
             )
 
     def _flush(self) -> None:
-        """Sends all marks that are held back. Called when another pass or another training run
+        """Sends the marks that were held back. Called when another pass or another training run
         begins."""
         self._begin()
         self._send_epoch()
@@ -306,8 +306,8 @@ class Tracker:
     def _is_new_iteration(self, optimizer: Any) -> bool:
         if optimizer in self._stepped or not self._stepped:
             return True
-        # an optimizer that first steps this late belongs to another model, so its step begins a new
-        # iteration
+        # an optimizer whose first step comes this late belongs to another model, so a new iteration
+        # begins
         return (
             optimizer not in self._seen
             and self._has_fetched
@@ -405,7 +405,7 @@ class Tracker:
         back or that the job sent itself."""
         is_even = self._held is None and not self._has_just_ended
         for p in list(self._open.values()):
-            # the number of steps per epoch is unknown before a pass's second step
+            # before the second step of a pass, the number of steps per epoch is unknown
             is_even = is_even and p.steps >= 2
         self._even = w if is_even else None
 
@@ -477,8 +477,8 @@ class Tracker:
             self._send(f"KIND=eval\nSTEP={self.step}")
 
     def _is_beside_larger(self, p: Pass) -> bool:
-        """Returns True if a pass larger than P is unfinished. For a P without steps, any other pass
-        in use counts as larger."""
+        """Returns True if a pass larger than P is unfinished. If P has no steps, every other
+        unfinished pass that has fetched a batch counts as larger."""
         if p.steps == 0:
             return any(q.fetched for q in self._open.values())
         return any(q.steps and q.size > p.size for q in self._open.values())

@@ -40,7 +40,7 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        # no step is held back, because the listener must receive every step
+        # no steps are held back and sent as one mark, because the sink must receive every step
         if _sink() is not None:
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
@@ -91,7 +91,7 @@ class tap_thread:
 
 
 def _value(text: str) -> Union[str, int, float]:
-    """Converts TEXT to a number if it is one in Python's notation."""
+    """Returns the int or float whose repr is TEXT, or TEXT itself if there is none."""
     for kind in (int, float):
         try:
             number = kind(text)

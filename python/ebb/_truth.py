@@ -2,8 +2,7 @@
 memory, JAX's arrays and device memory, the garbage collector's counters. They are sent in
 KIND=series marks.
 
-RSS also includes freed memory that an allocator retains; these metrics show how much memory is in
-use."""
+RSS also includes freed memory that allocators retain; these metrics count only live memory."""
 
 from __future__ import annotations
 
@@ -21,9 +20,10 @@ _SLOW_S = 0.002
 # seconds to pause after a slow reading; doubled after each further slow reading
 _PAUSE_S = 1.0
 # maximum pause in seconds; readings never stop completely, because the machine may have been busy
-# only for a while
+# only temporarily
 _PAUSE_MAX_S = 60.0
-# maximum number of arrays whose total size is computed, because adding up more takes milliseconds
+# if there are more arrays than this, their total size is not computed, because it would take
+# milliseconds
 _JAX_ARRAYS = 5000
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
@@ -57,8 +57,9 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
 
 
 def _pool_readers() -> dict[str, Callable[[], int]]:
-    """Returns functions by allocator. Each function reads the live bytes of one allocator other
-    than glibc's malloc. Only allocators whose symbols are in the global scope are included."""
+    """Returns a function for each loaded allocator other than glibc's malloc. The function reads
+    the bytes that are live in this allocator. Only allocators whose symbols are in the global scope
+    are included."""
     import ctypes
 
     c, size = ctypes.PyDLL(None), ctypes.c_size_t
@@ -72,7 +73,7 @@ def _pool_readers() -> dict[str, Callable[[], int]]:
     def read_mimalloc() -> int:
         values = [size() for _ in range(8)]
         c.mi_process_info(*map(ctypes.byref, values))
-        return values[5].value  # memory committed now
+        return values[5].value  # bytes committed at present
 
     def read_tcmalloc() -> int:
         value = size()
@@ -139,8 +140,8 @@ def _read_jax(figures: dict[str, int]) -> None:
     """Adds jax_live_bytes. Also adds jax_device_bytes if JAX's devices report their memory; the CPU
     does not report it."""
     jax: Any = sys.modules.get("jax")
-    # JAX is not read before it has a backend: local_devices and live_arrays would start a backend,
-    # and a backend reserves GPU memory
+    # if JAX has no backend yet, it is not read: local_devices and live_arrays would start a
+    # backend, and a backend reserves GPU memory
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     if jax is None or bridge is None or not bridge.backends_are_initialized():
         return
@@ -173,7 +174,7 @@ def read() -> dict[str, int]:
 _next = 0.0  # time when the next reading is due
 _step_s = 0.0  # time when the last step ended
 _IDLE_STEPS_S = 5.0  # seconds without a step after which a thread reads the metrics
-_pause_s = 0.0  # seconds to pause because the last reading was slow; 0 if it was not
+_pause_s = 0.0  # seconds to pause, or 0 if the last reading was not slow
 _is_off: Optional[bool] = None
 
 

@@ -20,8 +20,8 @@ _last_at = 0.0
 
 def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
     """Returns the current verdict on the memory of the whole process tree, in the format of `ebb
-    verdict --json`. Returns None outside a run, or if no answer arrives within TIMEOUT seconds.
-    Calls within one second of an answer return that answer again."""
+    verdict --json`. Returns None outside a run, or if no answer arrives within TIMEOUT seconds. For
+    one second after an answer, further calls return the same answer."""
     global _last, _last_at
     w = wire()
     if not w.is_there:

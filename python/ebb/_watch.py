@@ -1,5 +1,6 @@
-"""Calls the hooks for the modules that the shim waits for, once they are loaded. The shim loads
-this file outside of any package, so the code here has to find the ebb package that the user has.
+"""Calls the hooks of each module that the shim waits for, once the module has been imported. The
+shim loads this file outside of any package, so the code here must find the ebb package that the
+program uses.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
-# a process is followed once it has this much resident memory
+# minimum resident memory for a process to be monitored
 _WORTH_BYTES = 48 << 20
 
 
 def follow_memory(bell: Any) -> None:
-    """Follows the memory of this process, in a separate thread, until BELL is released."""
+    """Monitors the memory of this process in the calling thread until BELL is released."""
     try:
         import signal
 
-        # signals are blocked here, so that they interrupt system calls of the main thread
+        # signals are blocked in this thread, so that they interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         page = os.sysconf("SC_PAGE_SIZE")
         while True:
@@ -81,7 +82,7 @@ def _loaded(name: str, module: ModuleType) -> None:
 
 
 def _watch(spec: ModuleSpec, loaded: Callable[[str, ModuleType], Any]) -> None:
-    """Wraps the module's loader for this import; calls LOADED when the import has finished."""
+    """Makes the module's loader call LOADED after this import."""
     loader: Any = spec.loader
     load = loader.exec_module
 

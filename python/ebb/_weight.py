@@ -1,5 +1,6 @@
-"""Estimates the bytes of an object and of everything to which only this object refers, by measuring
-only a few of the object's parts. Also estimates the bytes of the autograd graph behind a tensor."""
+"""Estimates the bytes of an object together with everything that only this object refers to.
+Measures only a few of the object's parts. Also estimates the bytes of the autograd graph behind a
+tensor."""
 
 from __future__ import annotations
 
@@ -18,8 +19,7 @@ _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
 def _is_root(o: Any, modules: set[int]) -> bool:
-    """Returns True if O is part of the program rather than of its data: a module, class or
-    function."""
+    """Returns True if O is a module, class or function: a part of the program, not of its data."""
     t = type(o)
     return t in _ROOTS or issubclass(t, type) or id(o) in modules
 
@@ -75,7 +75,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.is_whole = True  # False if visiting the nodes stopped at a limit
+        self.is_whole = True  # False if a limit was reached before all nodes were visited
         self._nodes: set[Any] = set()
         self._storages: set[tuple[str, int]] = set()
 
@@ -111,7 +111,7 @@ class Graph:
             saved = getattr(node, name)
             parts = saved if isinstance(saved, tuple) else (saved,)
             found = [part.data for part in parts if part.unpack_hook is None]
-        # torch is too old, or a backward pass has freed the tensor
+        # either this torch is too old, or a backward pass has freed the tensor
         except (AttributeError, RuntimeError):
             return 0
         return sum(
@@ -148,9 +148,9 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
-    """OBJECTS are entries of CONTAINER. Returns the mean number of bytes per entry, and how many of
-    these bytes belong to the entry's autograd graph. The first object is excluded from the mean,
-    because its bytes include memory that all entries share."""
+    """OBJECTS are entries of CONTAINER. Returns their mean number of bytes, and how many of these
+    bytes are in autograd graphs. The first object is excluded from the mean, because its bytes
+    include memory that all entries share."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]
     _add(first, seen, graph, modules)

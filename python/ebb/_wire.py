@@ -1,9 +1,9 @@
 """The wire between this process and ebb. It sends marks and receives requests.
 
 Each mark is one datagram to the socket in $EBB_SOCKET (docs/reference/marks.md). Nothing here
-raises into the job, prints, or blocks for longer than a moment. Without this socket, all functions
-do nothing. A process forked from one that sends marks is a worker and sends nothing. A spawned
-process may send marks.
+raises into the job, prints, or blocks for longer than a moment. If EBB_SOCKET is not set, all
+functions do nothing. A process that was forked by a sender of marks is a worker and sends nothing.
+A spawned process may send marks.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# Maximum seconds to wait while the receiver's queue is full, for example after a burst of marks.
-# (On many machines, the queue holds only 10 datagrams.) A mark that must arrive waits up to
-# _PATIENCE_S. A step also waits up to _PATIENCE_S, but all steps share one allowance. The
-# allowance is _STEPS_WAIT_S at the start, and is refilled by _STEPS_WAIT_SHARE of the time that
-# passes. Other marks are dropped immediately.
+# How long to wait while the receiver's queue is full, for example after a burst of marks; on many
+# machines the queue holds only 10 datagrams. A mark that must arrive waits for at most _PATIENCE_S.
+# A step does too, but all steps together wait no longer than an allowance, which starts at
+# _STEPS_WAIT_S and grows by _STEPS_WAIT_SHARE of the time that passes. Other marks are dropped at
+# once.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
-# temporary errors, mostly due to a lack of memory; after any other error, nothing more is sent
+# errors after which the next mark may succeed, mostly a lack of memory; after any other error,
+# nothing more is sent
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
-# Minimum seconds between two step marks; ebb samples memory at most five times per second. A step
-# that is held back is sent after this time if no other step follows.
+# Minimum seconds between two step marks; more marks would be of no use, because ebb samples memory
+# at most five times per second. A step that is held back is sent after this time if no other step
+# follows.
 _STEPS_APART_S = 0.1
 STEPS_PER_MARK = 256  # maximum number of steps that one mark may stand for (mark/row.h)
 # number of step marks that a process sends before any step is held back
@@ -65,7 +67,7 @@ _VERSIONED = (
     "PIL",
 )
 
-_pid = os.getpid()  # the pid is cached, because system calls are expensive in a busy process
+_pid = os.getpid()  # cached, because system calls are slow in a busy process
 
 
 def _versions() -> dict[str, Value]:
@@ -130,8 +132,7 @@ def _key(name: str) -> str:
 
 
 def _fit(lines: list[str]) -> str:
-    """Returns as many of LINES as fit in one datagram, because a truncated mark is better than
-    none."""
+    """Joins LINES, but drops the last lines if the mark would not fit in one datagram."""
     room, kept = _TEXT_MAX + 1, []
     for line in lines:
         room -= len(line.encode()) + 1
@@ -145,14 +146,14 @@ def nothing() -> None:
     pass
 
 
-# A step: its number, its epoch, further lines of its mark, its row number, and the time when it
-# ended. A row is a sequence of consecutive steps whose further lines are equal.
+# A step: its number, its epoch, the further lines of its mark, the number of its row, and the time
+# when it ended. A row is a sequence of consecutive steps with equal further lines.
 _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have
-    the number of that stream, and the job's output would be written to FD."""
+    """Moves FD above the standard streams. If the job has closed one of them, FD may have its
+    number, and the job would then write its output to FD."""
     if fd > 2:
         return fd
     try:
@@ -186,13 +187,13 @@ class Wire:
         self._path = _process.variable("EBB_SOCKET")
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        # polls the socket for requests; used only while the lock is held
+        # polls the socket for requests; accessed only by a thread that holds the lock
         self._mail = select.poll()
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
         self.waiting: list[Request] = []  # requests that were received but not yet handled
         self._is_dead = self._path is None
-        # the steps' allowance in seconds, as it was at the time _steps_waited_at
+        # the allowance of steps (see _STEPS_WAIT_S), in seconds, at the time _steps_waited_at
         self._steps_wait_s = _STEPS_WAIT_S
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest step
@@ -202,26 +203,27 @@ class Wire:
         self._row_end = 0  # hold() accepts only step numbers below this one
         self._epoch_end = 0.0  # hold() accepts only epochs below this one
         self._substep_due = 0.0
-        self._step_lock = threading.RLock()  # keeps the steps in order
+        # held while a step is sent, so that steps arrive in order
+        self._step_lock = threading.RLock()
         self._has_helper = False
-        # True if the helper has been woken to send a step that is held back
+        # True from the time when a held-back step wakes the helper until the helper rests
         self._is_helped = False
         self._wake: Callable[[], None] = nothing
         # called by close(); wakes the thread that reads requests
         self.on_close: Callable[[], None] = nothing
         self.is_sent_by_job = False  # True if the job sends its steps itself
-        # called when a source of higher priority sends steps, to stop counting tqdm's or sklearn's
-        # steps
+        # Called when the job or a callback begins to send steps. A source of lower priority, such
+        # as tqdm, then stops counting.
         self.before_source: Callable[[], None] = nothing
-        # training runs in progress whose steps a callback sends
+        # training runs in progress for which a callback sends the steps
         self.trainings: dict[int, "weakref.ref[Any]"] = {}
 
     # ---- sending ----
 
     @property
     def has_source(self) -> bool:
-        """Returns True if the job, or a callback in its trainer, sends the steps itself, so that
-        the hooks must not send any."""
+        """Returns True if the job or a callback in its trainer sends the steps. The hooks must then
+        send none."""
         return self.is_sent_by_job or bool(self.trainings)
 
     def claim_steps(self) -> None:
@@ -281,8 +283,8 @@ class Wire:
     ) -> bool:
         """Reports that step N has ended. TAIL contains further lines for its mark. Returns True if
         the step was sent. Returns False if it followed another step too quickly: the step is then
-        sent later, with the next mark or after a short time, and the caller skips its other work
-        for the end of a step."""
+        sent later, with the next mark or after a short time. The caller then skips its own work at
+        the end of a step."""
         now, last = time.monotonic(), self._step
         if (
             last is not None
@@ -316,9 +318,8 @@ class Wire:
 
     def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
         """Holds step N back if it quickly follows a step with the same TAIL. Returns False if the
-        step must not be held back or requires the full check in `step`, which the caller then
-        calls. This path is as short as possible, because most short steps take it and every line of
-        Python is expensive in a busy process."""
+        step cannot be held back here; the caller must then call `step`. Most short steps take only
+        this path, so it is as short as possible: every line of Python is slow in a busy process."""
         last, now = self._step, time.monotonic()
         if (
             n < self._row_end
@@ -335,7 +336,7 @@ class Wire:
             elif not before <= epoch < self._epoch_end:
                 return False
             self._step = (n, epoch, last[2], last[3], now)
-            # the helper has sent the previous step and gone to sleep
+            # otherwise the helper is already awake and will send this step
             if not self._is_helped:
                 self._wake_helper()
             return True
@@ -347,8 +348,8 @@ class Wire:
             self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
-        """Reports the end of a part of step N. If several reports follow each other quickly, only
-        the first is sent."""
+        """Reports that a part of step N has ended. If several parts end in quick succession, only
+        the first report is sent."""
         now = time.monotonic()
         if self._has_helper and now < self._substep_due:
             return
@@ -396,12 +397,12 @@ class Wire:
         self._is_helped = False
         if self._step is self._sent:
             return True
-        self._is_helped = True  # another thread has held back a step in the meantime
+        self._is_helped = True  # another thread has held back a step since the last check
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
-        """Sends a datagram. PATIENCE_S is the maximum time to wait for the receiver, or None for
-        the time that steps may wait."""
+        """Sends a datagram. PATIENCE_S is the maximum time to wait for the receiver, or None if the
+        datagram is a step, which waits as long as the allowance of steps permits."""
         if not self.is_there:
             return False
         s = self._socket or self._open()
@@ -425,8 +426,8 @@ class Wire:
             return False
 
     def send_figures(self, text: str) -> bool:
-        """Sends metrics that ebb's own code has read. They do not show progress of the job, because
-        the job did not send them."""
+        """Sends metrics that ebb's own code has read. A tap does not receive them, because they are
+        not progress of the job."""
         return self._deliver(text, 0.0)
 
     def _send_slowly(self, s: socket.socket, data: bytes) -> bool:
@@ -498,8 +499,8 @@ class Wire:
         )
 
     def _take(self) -> None:
-        # poll is checked first, because the exception for an empty queue costs more than a system
-        # call
+        # poll is called first, because the exception raised for an empty queue costs more than a
+        # system call
         while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
@@ -513,7 +514,8 @@ class Wire:
 
     def requests(self, *what: str) -> list[Request]:
         """Returns the received requests of these kinds. The call is cheap if there is none."""
-        # in a forked child the lock may be held for ever, by a thread of the parent
+        # in a forked child, the lock may stay locked for ever, because a thread of the parent held
+        # it
         if self.is_inherited:
             return []
         if self._has_helper and not self.waiting:
@@ -557,8 +559,8 @@ class Wire:
         sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
-        # wakes the thread that polls this socket; otherwise, after the socket is closed, the thread
-        # would poll the next file that is opened with the same number
+        # on_close wakes the thread that polls these sockets. Otherwise the thread would go on
+        # polling their descriptor numbers, which the next opened files may reuse.
         self.on_close()
         for s in sockets:
             if s is not None:
@@ -574,8 +576,8 @@ _wire: Optional[Wire] = None
 
 
 def wire() -> Wire:
-    """Returns the wire of this process. In a forked child this is the parent's wire, which sends
-    nothing there."""
+    """Returns the wire of this process. In a forked child, this is the parent's wire, which sends
+    nothing in the child."""
     global _wire
     if _wire is None:
         _wire = Wire(_process.take_hooked())
@@ -586,9 +588,9 @@ _figures: Optional[Wire] = None
 
 
 def figures_wire() -> Wire:
-    """Returns the wire for metrics that ebb's own code reads. It is a separate wire until the
-    process itself sends a mark. If the metrics were sent on the process's wire, all children that
-    the process forks would be treated as workers.
+    """Returns the wire for metrics that ebb's own code reads. Before the process itself has sent a
+    mark, this is a separate wire, because creating the process's wire would turn all children that
+    the process forks into workers.
     """
     global _figures
     if _wire is not None:

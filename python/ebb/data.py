@@ -37,7 +37,8 @@ class BadImage(OSError):
 
 
 def _pixel_bytes(image: "Image") -> int:
-    """Returns the bytes per pixel in PIL's memory, where three channels take as much as four."""
+    """Returns the bytes that a pixel takes in PIL's memory. PIL stores three channels in four
+    bytes."""
     if image.mode in ("1", "L", "P"):
         return 1
     return 2 if image.mode.startswith("I;16") else 4
@@ -86,7 +87,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        # raised unchanged, because their own messages are clear enough
+        # these errors are clear without the name of the image
         except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:
@@ -210,8 +211,8 @@ def _opened_again(image: Any) -> "Optional[Image]":
     if name and os.path.isfile(name):
         again = Image.open(name)
     elif file is not None and not file.closed:
-        # The bytes of the file are copied. The file position is restored, because a decoder
-        # continues from there.
+        # Reads all bytes of the file, and then restores the file position, where a decoder of IMAGE
+        # would continue.
         position = file.tell()
         file.seek(0)
         data = file.read()
@@ -238,7 +239,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None))
 
 
 class _Hands:
-    """The copies of examples that one call of the collate function receives."""
+    """The copied images that one call of the collate function receives."""
 
     def __init__(self) -> None:
         from PIL.Image import Image
@@ -270,7 +271,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """Removes the images in the batch VALUE from the images that are to be closed."""
+        """The batch contains the images in VALUE, so they are not closed after the call."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))
@@ -302,9 +303,9 @@ class keep_nothing:
 
     The function receives copies of the examples. Images that were opened but not decoded yet are
     opened again for the copy, so that the images of the data set stay undecoded. When the batch is
-    complete, every copied image that is not in the batch is closed. If the function still refers to
-    such a copy, the copy holds no pixels. Objects that the function itself creates and keeps are
-    not closed.
+    complete, every copied image that is not in the batch is closed. If the function keeps a
+    reference to such a copy, the copy no longer holds pixels. Other objects that the function
+    creates and keeps are not affected.
     """
 
     def __init__(self, collate: Callable[..., Any]) -> None:
@@ -322,8 +323,8 @@ class keep_nothing:
 
     @property
     def hoarded(self) -> int:
-        """Number of images of the last call that are not in its batch but still referenced. If it
-        is above 0, the collate function keeps its inputs in memory."""
+        """Number of input images of the last call that something other than its batch still refers
+        to. If it is above 0, the collate function keeps its inputs in memory."""
         return sum(ref() is not None for ref in self._closed)
 
     def __getstate__(self) -> "dict[str, Any]":

@@ -25,7 +25,7 @@ from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "MemoryCleanup", "install", "last_checkpoint"]
 
-# a child of the logger of transformers, so that its level also applies here
+# a child of transformers' logger, so that the log level of transformers applies
 _log = logging.getLogger("transformers.ebb")
 
 
@@ -90,7 +90,7 @@ class _Training:
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.is_saving = False  # True between the marks for the beginning and end of a save
         self.folder = args.output_dir  # folder of the checkpoints
-        self.is_ours = False  # True if the trainer saves at this step only because ebb requested it
+        self.is_ours = False  # True if only ebb requested a save at this step
         self.is_evaluating = False
         self.has_length = False
         # True if the next event can only be a step, and not the end of an epoch or a save
@@ -115,7 +115,8 @@ class EbbCallback(TrainerCallback):
         install()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copied trainer includes its callbacks, but not a training in progress
+        # copying a trainer copies its callbacks, but a copy of a callback has no training in
+        # progress
         return {"log_every": self.log_every, "resume": self.resume}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -176,7 +177,7 @@ class EbbCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._training
         try:
-            if t is not None and t.is_even:  # the fast path, which most short steps take
+            if t is not None and t.is_even:  # most short steps end here
                 w, step = wire(), state.global_step
                 if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
                     return
@@ -262,8 +263,8 @@ class EbbCallback(TrainerCallback):
         t.asked.started()
 
     def _save_failed(self) -> bool:
-        """Handles a failed save. Returns True if ebb alone requested the save; the failure must
-        then not end the job."""
+        """Handles a failed save. Returns True if only ebb requested the save, because the failure
+        must then not end the job."""
         t = self._training
         if t is None:
             return False
@@ -305,7 +306,7 @@ class EbbCallback(TrainerCallback):
 
     def _log_now(self, control: Any) -> None:
         if control.should_log:
-            return  # the trainer itself logs at this step, and that log includes memory
+            return  # the trainer's own log at this step already includes memory
         trainer = self._trainer()
         if trainer is not None:
             trainer.log(_memory.for_logs())
@@ -357,8 +358,8 @@ def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
 
 
 def _resume_from(args: Any) -> Optional[str]:
-    """Returns the checkpoint to resume from, only once per folder, because a second train() in a
-    script starts from the beginning."""
+    """Returns the checkpoint to resume from, or None. Returns a checkpoint only at the first call
+    for a folder: a second train() in the same script must start from the beginning."""
     folder = os.path.abspath(args.output_dir)
     if folder in _resumed:
         return None
@@ -397,11 +398,11 @@ def _with_resume(
 
 
 def _mend(trainer: Any, path: str, result: Any) -> bool:
-    """Loads the weights of a checkpoint under either kind of parameter name.
+    """Loads the weights of a checkpoint, whichever of two naming schemes its parameters have.
 
-    transformers 5 saves some models under the Hub's parameter names, but its Trainer loads them
-    under the model's parameter names. Parameters whose names differ keep their initial values, with
-    only a warning (huggingface/transformers#48805). from_pretrained knows both names."""
+    transformers 5 saves some models under the parameter names of the Hub, but its Trainer loads
+    only the model's own names. Parameters whose names differ keep their initial values, and only a
+    warning is logged (huggingface/transformers#48805). from_pretrained knows both schemes."""
     import torch
 
     if not result.unexpected_keys or not hasattr(trainer.model, "from_pretrained"):
@@ -460,7 +461,8 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    # if an earlier training run of this callback did not finish, it is over now
+                    # Closes a training run that ended without on_train_end, for example because of
+                    # an exception.
                     c._close(is_clean=False)
                 except Exception:
                     pass
@@ -484,7 +486,8 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return save(self, *args, **kwargs)
         except Exception:
-            # all ranks save together, so a failed save must fail on all of them
+            # with FSDP and DeepSpeed all ranks save together, so the failure must be raised on all
+            # of them
             is_shared = getattr(self, "is_fsdp_enabled", False) or self.is_deepspeed_enabled
             if not all([c._save_failed() for c in found]) or not found or is_shared:
                 raise
@@ -513,7 +516,8 @@ def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
-    # on_log would be too late, because callbacks that write the logs are called before this one
+    # Memory is added before Trainer.log runs. on_log would be too late, because it is called for
+    # this callback after it was called for callbacks that write the logs.
     @functools.wraps(log)
     def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -540,7 +544,7 @@ def install(default: bool = False) -> None:
     global _is_default
     try:
         from transformers import trainer as module
-    # the import fails, for example because accelerate is not installed
+    # the import can fail, for example if accelerate is not installed
     except Exception as problem:
         _note(f"the Trainer cannot be hooked: {problem}")
         return
@@ -593,9 +597,9 @@ def _part(handler: Any, added: _DefaultCallback) -> None:
 
 
 def _disarm(added: Any) -> None:
-    """Makes a callback do nothing. Used for trainers that have not begun to train: ebb holds no
-    reference to these trainers, so it cannot remove their callbacks."""
+    """Makes a callback do nothing. Used if its trainer has not begun to train: ebb has no reference
+    to such a trainer, so it cannot remove the callback."""
     added.__class__ = TrainerCallback
-    # the callback could not be pickled without ebb's class
+    # without EbbCallback.__getstate__, the callback could not be pickled with these attributes
     for name in set(vars(added)) - {"_training"}:
         del vars(added)[name]

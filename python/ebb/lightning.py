@@ -107,7 +107,8 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
-        # True if no request is pending and nothing was logged, so the next event can only be a step
+        # True if the next event can only be a step, because no request is pending and nothing was
+        # logged
         self.is_even = False
         self.batch = 0  # index of the last processed batch in its epoch
         self.batches: Optional[int] = None  # number of batches of the current epoch
@@ -116,7 +117,8 @@ class _Training:
 
 
 class _Hooks:
-    """The methods of the callback. Its class is created below, from the installed packages."""
+    """The methods of the callback. EbbCallback is created from this class and the Callback classes
+    of the installed packages."""
 
     def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
         super().__init__()
@@ -129,8 +131,8 @@ class _Hooks:
         install()
 
     def __reduce__(self) -> Any:
-        # a trainer that is copied or sent to ranks includes its callbacks, but not a training in
-        # progress
+        # copying a trainer, or sending it to ranks, copies its callbacks, but a copy of a callback
+        # has no training in progress
         return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:
@@ -188,7 +190,7 @@ class _Hooks:
                 self._begin(trainer, pl_module, is_late=True)
             step = trainer.global_step
             if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
-                w = wire()  # the fast path, which most short steps take
+                w = wire()  # most short steps end here
                 epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
                 if not w.waiting and w.hold(step, t.tail, epoch):
                     t.step = step
@@ -244,7 +246,7 @@ class _Hooks:
                 t.asked.started()
                 trainer.save_checkpoint(path)
             except Exception:
-                # save_checkpoint also ends with this barrier, at which the other ranks wait
+                # the other ranks wait at the barrier at the end of save_checkpoint
                 trainer.strategy.barrier("Trainer.save_checkpoint")
                 t.asked.failed()
             else:
@@ -266,8 +268,8 @@ class _Hooks:
     # ---- memory in the loggers ----
 
     def _log_now(self, trainer: Any, step: int) -> bool:
-        """Logs memory if STEP is a multiple of the logging interval. Returns False if nothing is
-        ever logged."""
+        """Logs memory if STEP is a multiple of the logging interval. Returns False if memory is
+        never logged."""
         every = trainer.log_every_n_steps if self.log_every is None else self.log_every
         if not every or not trainer.loggers:
             return False
@@ -284,7 +286,8 @@ _made: dict[tuple[Any, ...], type] = {}
 
 def _class_for(bases: tuple[Any, ...]) -> type:
     if bases not in _made:
-        # both packages call hooks by name, but in some places check for their own base class
+        # the callback is derived from the Callback classes of both packages: each package calls
+        # hooks by name, but in some places checks for its own class
         _made[bases] = type("EbbCallback", (_Hooks, *bases), {"__module__": __name__})
     return _made[bases]
 
@@ -318,7 +321,7 @@ def _keep_newest(folder: str) -> None:
 
 def _lacks(path: str) -> Optional[str]:
     """Describes what is missing from the checkpoint at PATH, or returns None if it is complete."""
-    # the checkpoint is a folder if each rank writes its own part
+    # if each rank writes its own part, the checkpoint is a folder
     if os.path.isdir(path):
         return None if os.listdir(path) else "everything"
     if not _checkpoints.is_whole_file(path):
@@ -328,8 +331,8 @@ def _lacks(path: str) -> Optional[str]:
             name = next(n for n in z.namelist() if n.endswith("/data.pkl"))
             text = z.read(name)
     except (OSError, StopIteration, zipfile.BadZipFile):
-        return None  # the file has another format, which Lightning may still be able to read
-    # these keys occur verbatim in the pickle of a complete checkpoint
+        return None  # not a zip file, but Lightning may still be able to read it
+    # the pickle of a complete checkpoint contains these keys as plain text
     absent = [k for k in ("optimizer_states", "loops") if k.encode() not in text]
     return " and ".join(absent) or None
 
@@ -355,8 +358,8 @@ def _find(trainer: Any) -> tuple[Optional[str], list[str]]:
 
 
 def last_checkpoint(trainer: Any) -> Optional[str]:
-    """Returns the newest complete checkpoint of this run, requested by ebb or written by a
-    ModelCheckpoint."""
+    """Returns the newest complete checkpoint of this run. Considers checkpoints that ebb requested
+    and those of ModelCheckpoint callbacks."""
     return _find(trainer)[0]
 
 
@@ -383,7 +386,7 @@ def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) 
     wire().mark("resume", True, state="checkpoint", path=path, text=text, rank=rank)
     bound.arguments["ckpt_path"] = path
     if "weights_only" in signature.parameters and bound.arguments.get("weights_only") is None:
-        # unpickling is safe, because this run wrote the file
+        # full unpickling is safe, because this run wrote the file
         bound.arguments["weights_only"] = False
     return bound.args[1:], bound.kwargs
 
@@ -402,7 +405,7 @@ def _is_resume_wanted(callbacks: list[Any]) -> bool:
 
 
 _is_default = False
-# trainers with automatically added callbacks, and these callbacks
+# the automatically added callback of each trainer
 _added: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -508,5 +511,5 @@ def _join(trainer: Any, package: Any) -> None:
     _added[trainer] = added
 
 
-# This line must be last: when it imports Lightning, the shim calls install() of this module.
+# must be the last line: it imports Lightning, and the shim then calls install() of this module
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

@@ -27,17 +27,18 @@ import pytest
 
 from ._growth import MIN_ITERATIONS, Line, Meter, Verdict
 
-# number of iterations before the first check; each further check comes when the number has doubled
+# number of iterations before the first check; the next check comes when this number has doubled,
+# and so on
 _FIRST_CHECK = 64
 # minimum number of iterations for reporting a leak; by then, the standard library's caches are full
 _LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
 _MAX_S = 15.0  # maximum seconds of wall time, for code that waits and for busy machines
-# the loop ends after growth of this many bytes, even before _LEAK_ITERATIONS
+# growth of this many bytes ends the loop, even before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
 _LINE_ITERATIONS = 16  # number of iterations during which ebb searches for the growing line
-# number of iterations before that search, because objects of the first iterations may be replaced
+# number of iterations before this search, in which objects from before it can be replaced
 _SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()
@@ -66,14 +67,14 @@ def _bytes_text(count: float) -> str:
 
 
 class _Captured:
-    """Log records, warnings and output that pytest collects. Only those of the newest iteration are
-    kept, because they would otherwise grow with every iteration."""
+    """Log records, warnings and output that pytest collects. They would grow with every iteration,
+    so only those of the newest iteration are kept."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.logs = [(h, len(h.records), h.stream.tell()) for h in logging.getLogger().handlers
                      if hasattr(h, "records") and isinstance(getattr(h, "stream", None),
                                                              io.StringIO)]
-        # With record=True, catch_warnings collects warnings in a list.
+        # catch_warnings(record=True) appends each warning to a list
         shown = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)
         self.warnings = (shown, len(shown)) if isinstance(shown, list) else None
         self.manager = config.pluginmanager.getplugin("capturemanager")
@@ -93,7 +94,7 @@ class _Captured:
                 buffer.truncate()
 
     def trim_files(self) -> None:
-        """Discards output that pytest has captured in files, so that the output does not fill the
+        """Discards the output that pytest captures in files. Otherwise the files might fill the
         disk."""
         if self.manager is not None and self.manager.is_globally_capturing():
             self.manager.read_global_capture()

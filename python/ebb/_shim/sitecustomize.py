@@ -76,11 +76,11 @@ def _resident_bytes():
 
 
 class _Memory(object):
-    """A thread that follows the memory of this process: its allocators and growing containers. It
-    ends during a fork, because Python warns about threads during a fork."""
+    """A thread that monitors this process's allocators and growing containers. It ends before each
+    fork, because Python warns about threads during a fork."""
 
     bell = None  # a lock that ends the thread when it is released
-    task = None  # the kernel's id of the thread, once it runs
+    task = None  # thread id in the kernel, once the thread runs
 
     @classmethod
     def start(cls):
