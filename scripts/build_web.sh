@@ -36,7 +36,7 @@ build_page() {
         echo "web: the sources of the page $1 do not build" >&2
         exit 1
     fi
-    # A <script> element ends at the first </script>, even inside a string, so none may occur in it.
+    # A script must not contain </script>, even inside a string, because HTML ends the <script> element there.
     if grep -qi '</script' "$1.js"; then
         echo "web: $1.js contains </script" >&2
         exit 1

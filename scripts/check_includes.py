@@ -36,7 +36,7 @@ def source_files(source):
 
 
 def folder_of(path, table):
-    """Returns the innermost folder that contains PATH, of those in the table. All paths are relative to src."""
+    """Returns the innermost folder in the table that contains PATH. All paths are relative to src."""
     folder = os.path.dirname(path)
     while folder not in table and "/" in folder:
         folder = os.path.dirname(folder)

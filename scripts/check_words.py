@@ -68,7 +68,7 @@ def findings():
 
 
 def long_subjects():
-    """Checks the subjects of the last commits, as far as the clone contains them."""
+    """Checks the subjects of the last commits. A shallow clone may contain fewer commits."""
     log = subprocess.run(["git", "-C", str(ROOT), "log", f"-{SUBJECTS}", "--no-merges", "--format=%h %s"],
                          stdout=subprocess.PIPE, text=True)
     for line in log.stdout.splitlines():

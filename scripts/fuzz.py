@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SLICE_S = 20  # Number of seconds for which a target runs at a time while other targets wait.
+SLICE_S = 20  # Number of seconds for which a worker runs a target before another target gets its turn.
 ENVIRONMENT = {
     # Temporary files are kept in memory, because the server's fuzz target calls fsync often.
     "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",
@@ -118,7 +118,8 @@ def record(target, output, status, cpu_s):
 
 
 class Pool:
-    """Starts the workers. Each of them repeatedly runs the target that has run for the shortest time so far."""
+    """Starts the workers. Each worker repeatedly picks a target and runs it: one with the fewest workers and, among
+    these, the one with the fewest executions."""
 
     def __init__(self, targets, arguments):
         self.targets, self.arguments = targets, arguments

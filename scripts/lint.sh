@@ -63,7 +63,7 @@ with open(sys.argv[2], "w") as kept:
     json.dump(list(commands.values()), kept)' "$build/compile_commands.json" "$build/tidy/compile_commands.json"
 }
 
-# Checks for clang's warnings in all files outside src and fuzz; `make test` compiles only those two folders with clang.
+# Checks tests, benchmarks and examples for clang's warnings, because `make test` compiles only src and fuzz with clang.
 check_clang() {
     files 'tests/*.c' 'bench/*.c' 'examples/*.c' | xargs -0 -r python3 -c 'import json, shlex, sys
 wanted = {sys.argv[2] + "/" + name for name in sys.argv[3:]}
@@ -115,14 +115,15 @@ check_shell() {
     return "$status"
 }
 
-# Checks the package and its tests with the system's Python, for which distributions package pyflakes.
+# Checks the package and its tests with the system's Python, because distributions package pyflakes for this Python.
 check_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
     files 'python/*.py' 'tests/py/*.py' | "$python" scripts/check_python.py
 }
 
-# Checks the types in the web sources. The build does not install the TypeScript compiler.
+# Checks the types in the web sources with the TypeScript compiler, which is installed here because the build does not
+# need it.
 check_types() {
     local npm reason folder=$build/web-types
     mkdir -p "$folder"
@@ -155,7 +156,7 @@ fi
 tidy=$(first_of clang-tidy-14 clang-tidy)
 
 cmake -S . -B "$build" -G Ninja --log-level=WARNING >/dev/null
-git ls-files >/dev/null # fails without git: the checks would find no files and pass
+git ls-files >/dev/null # ends the script if git fails; otherwise the checks would find no files and pass
 check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
 check "dialect" python3 scripts/check_dialect.py

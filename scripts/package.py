@@ -26,8 +26,7 @@ import time
 import wheels
 
 ROOT = wheels.ROOT
-# The maintainer is taken from the environment variables of Debian's tools. The domain of the default address does not
-# exist.
+# The maintainer is taken from the environment variables of Debian's tools. The default is not a real address.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
 # These lintian checks do not apply. The program is statically linked on purpose, so that one package works on all
@@ -152,7 +151,7 @@ def write_deb(release: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> pat
     (debian / "postinst").write_text(
         "#!/bin/sh\nset -e\nif [ \"$1\" = configure ] && command -v systemd-sysusers >/dev/null; then\n"
         "    systemd-sysusers ebb.conf\nfi\n")
-    # If root runs a job, Python writes compiled files next to the package.
+    # If root has run a job, Python has written __pycache__ folders next to the package, which dpkg would leave behind.
     (debian / "prerm").write_text(
         "#!/bin/sh\nset -e\nfind /usr/share/ebb -name __pycache__ -prune -exec rm -rf {} +\n")
     for script in ("postinst", "prerm"):

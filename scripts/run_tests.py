@@ -54,8 +54,8 @@ PYTEST_SUMMARY = re.compile(r"^(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in \d+\.\d+s", r
 
 
 def count_cmocka(output):
-    """Returns the counts in the output of one cmocka program, which may run several groups, or None for other
-    output."""
+    """Returns the counts in the output of one cmocka program, or None if the output is not cmocka's. The program may
+    run several groups of tests."""
     announced = sum(int(n) for n in CMOCKA_RUNNING.findall(output))
     if not CMOCKA_RUNNING.search(output):
         return None
@@ -104,7 +104,8 @@ def read_junit(path):
     """Yields (name, status, output) of each entry in a JUnit file written by ctest."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         status, skipped = case.get("status"), case.find("skipped")
-        # ctest reports a missing test program with the status of a skipped test; only skipped tests have this message.
+        # ctest gives a test whose program is missing the status of a skipped test. Only tests that were really skipped
+        # have this message.
         if skipped is not None and "SKIP_RETURN_CODE" in skipped.get("message", ""):
             status = "skip"
         yield case.get("name"), status, case.findtext("system-out") or ""
@@ -192,9 +193,9 @@ def failure_reasons(log):
 
 
 def ctest(folder, jobs, label, names=()):
-    """Runs the tests with LABEL, or only those in NAMES. Returns {name: (status, output)}, {name: reason} of the failed
-    tests, ctest's exit status and ctest's output. For the plain label, EBB_PLAIN_ONLY restricts suites to their plain
-    tests."""
+    """Runs the tests with LABEL, or only those in NAMES. Returns four values: {name: (status, output)} of all tests,
+    {name: reason} of the failed tests, the exit status of ctest, and the output of ctest. For the plain label,
+    EBB_PLAIN_ONLY restricts suites to their plain tests."""
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
         # ctest -j counts in thirds of a core (cmake/test_costs.txt). Without the two size options, ctest truncates the
@@ -284,7 +285,6 @@ def trees_of(arguments):
 
 
 def has_built(tree, outcome):
-    """Shows the output of the main build."""
     print(outcome.output, end="", flush=True)
     if not outcome.ok:
         print(f"{tree.folder} did not build", flush=True)

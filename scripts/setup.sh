@@ -123,8 +123,8 @@ die() {
     exit 1
 }
 
-# The tests run with the system's Python, for which the modules are packaged, even if another Python is first on PATH
-# (see EBB_PYTHON in CMakeLists.txt).
+# The tests run with /usr/bin/python3 even if another Python is first on PATH, because the modules are packaged for
+# /usr/bin/python3 (see EBB_PYTHON in CMakeLists.txt).
 system_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3

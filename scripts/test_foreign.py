@@ -5,8 +5,8 @@
 
 jansson and libuv come as source packages of Debian or Ubuntu, numpy with its tests from the index that pip uses; all
 are unpacked into DIR/foreign. Every suite runs under `ebb run`, once with --no-heap and once with the profiler at its
-finest interval. If outcomes differ, the suite runs up to two more times in each way; only tests that differ again are
-reported.
+finest interval. If outcomes differ, the suite runs up to two more times with and without the profiler, and only tests
+that differ again are reported.
 """
 
 import argparse

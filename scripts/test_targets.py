@@ -23,7 +23,7 @@ import sys
 import wheels
 
 TARGETS = {"aarch64": "aarch64-linux-gnu.2.17", "musl": "x86_64-linux-musl"}
-LIMIT_S = 600  # in the emulator, some programs take a minute, and longer on a busy machine
+LIMIT_S = 600  # in the emulator, some programs take a minute, or longer on a busy machine
 # Test programs that cannot finish in the emulator, with the reason. They must pass on a real aarch64 machine.
 LEFT_OUT = {
     r"server_jobs\.test_jobs|proc\.test_unique$":
@@ -90,7 +90,8 @@ def chosen_tests(only: str, target: wheels.Target) -> list[tuple[str, str]]:
 
 
 def check_names() -> None:
-    """Each name in EMULATED must exist; the failures of a renamed test would not be excused."""
+    """Checks that each name in EMULATED is a test. If a test was renamed, its failures in the emulator would no longer
+    be excused."""
     texts = [path.read_text() for path in (wheels.ROOT / "tests/unit").glob("*/test_*.c")]
     for name in EMULATED:
         if not any(f"void {name}(" in text for text in texts):

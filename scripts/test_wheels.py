@@ -5,10 +5,10 @@
 
 The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chroots and kept there. In each, `ebb run`
 must report the verdict, the line and a diagnosis for a leak in plain Python, and for a leak with torch if pip finds a
-torch for the Python of that system. If the system has further Pythons, the leak in plain Python runs with each. For a
-Python version that ebb does not know, it must report the verdict and the reason why there is no line. First, uvx, uv
-run and pipx run must find the command in the wheel, on this machine. Then the tarball and the .deb are installed in a
-Debian 11 without Python, where `ebb run` must report the leak of a Perl program.
+torch for the Python of that system. If the system has further Pythons, the leak in plain Python runs with each of them.
+If ebb does not know the version of a Python, `ebb run` must report the verdict, and why there is no line. First, uvx,
+uv run and pipx run must find the command in the wheel, on this machine. Then the tarball and the .deb are installed in
+a Debian 11 without Python, where `ebb run` must report the leak of a Perl program.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import wheels
 
 SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "testing": "Debian testing"}
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
-FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages of Pythons other than the default version
-FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}  # source packages, built free-threaded
+FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages with Pythons other than the system's default
+# source packages from which free-threaded Pythons are built
+FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}
 TORCH = "torch==2.13.0"
 RUNNERS = ["uv", "pipx"]
 LIMIT_S = 3600  # unpacking torch with its CUDA libraries takes ten minutes on a busy machine
@@ -88,10 +89,11 @@ class Chroot:
             wheels.run(["debootstrap", "--variant=minbase", f"--include={packages}", *options, suite, folder,
                         *source], self.log)
             (folder / "complete").touch()
-        # apt rejects a mirror whose index has expired, unless this machine is configured to accept it
+        # apt rejects a mirror with an expired index, unless Check-Valid-Until is off; the chroot takes over this
+        # machine's setting
         (folder / "etc/apt/apt.conf.d/99valid-until").write_text(
             wheels.output(["apt-config", "dump", "Acquire::Check-Valid-Until"]))
-        # an installer writes this file, but debootstrap does not
+        # debootstrap does not write /etc/hosts
         (folder / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
 
     def command(self, *words) -> list[str]:
@@ -227,7 +229,7 @@ def run_leak(chroot: Chroot, name: str, program: str, python: str) -> tuple[str,
 def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv/bin/python") -> str:
     heap, diagnosis = run_leak(chroot, name, program, python)
     line = next(n for n, text in enumerate(program.splitlines(), 1) if "# the leak" in text)
-    # the line that appends keeps the graph alive, but the line before it allocates the graph
+    # with torch, the line before the appending line allocates the graph, and the appending line keeps it alive
     lines = [f"{name}.py:{n}" for n in ([line] if name == "plain" else [line - 1, line])]
     for text, what in ((heap, "ebb heap"), (diagnosis, "ebb diagnose")):
         if not any(where in text for where in lines):

@@ -35,7 +35,8 @@ DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 GLIBC = (2, 17)
 SIZE_MAX_BYTES = 6 * 1000 * 1000
 INSTALL_MAX_S = 5
-# Libraries that are part of every glibc. The program may not need any others, because each increases its startup time.
+# Libraries that are part of every glibc. The program must not require any other library, because each one makes it
+# start more slowly.
 GLIBC_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                    "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
@@ -317,7 +318,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         """Builds libelf and the parts of libdw that cmake/deps.cmake links, without libdwfl and the backends."""
         known = {f"ac_cv_search_{name}": "none required"
                  for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
-        # Presets the result of a test of configure, because the test would make zig compile its whole C++ library.
+        # Skips one of configure's checks, because zig would compile its whole C++ library for it.
         known["ac_cv_lib_stdcpp___cxa_demangle"] = "no"
         self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
                 "--disable-debuginfod", "--disable-libdebuginfod", "--without-bzlib",
@@ -459,8 +460,8 @@ def check_paths(files: dict[str, tuple[bytes, int]]) -> None:
 
 
 def time_of(work) -> tuple[str, float]:
-    """Returns a text with the wall time of WORK and the CPU time of its processes, which does not depend on other
-    load."""
+    """Runs WORK. Returns a text with its wall time and the CPU time of its processes, and the CPU time in seconds.
+    Unlike wall time, CPU time does not depend on other load."""
     start, before = time.monotonic(), os.times()
     work()
     elapsed, after = time.monotonic() - start, os.times()
