@@ -14,13 +14,14 @@ enum {
     CHAIN_MAX = 4096, /* maximum number of symbols in one bucket */
 };
 
-/* The GNU hash table: this header, the bloom filter of 64-bit words, buckets, and chains. */
+/* The header of a GNU hash table. The bloom filter of 64-bit words, the buckets and the chains
+ * follow. */
 struct gnu_hash {
     uint32_t bucket_count, first_symbol, bloom_count, bloom_shift;
 };
 
 /* Extends the module's range by a segment. If the segment is writable, also stores the range of
- * unused bytes between the segment's end and the end of its last page. */
+ * unused bytes between the end of the segment and the end of the page. */
 static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t page_bytes)
 {
     uint64_t end = m->bias + p->p_vaddr + p->p_memsz;
@@ -32,8 +33,8 @@ static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t pag
     m->tail_bytes = (page_bytes - end % page_bytes) % page_bytes;
 }
 
-/* Returns the memory address of an entry of the dynamic section. In that section, glibc's loader
- * has already replaced the file addresses by memory addresses; musl's loader keeps them. */
+/* Converts an address in the dynamic section to a memory address. glibc's loader has already
+ * converted the addresses there; musl's loader has not. */
 static uint64_t in_memory(const struct elf_module *m, uint64_t address)
 {
     return address < m->bias ? address + m->bias : address;
@@ -85,7 +86,8 @@ int elf_module_read(int mem_fd, uint64_t address, uint64_t page_bytes, struct el
     if (!attach_read(mem_fd, address + h.e_phoff, p, h.e_phnum * sizeof *p))
         return -EIO;
     for (size_t i = 0; i < h.e_phnum; i++) {
-        if (p[i].p_type == PT_LOAD && !is_biased) { /* this segment has the ELF header */
+        /* the first PT_LOAD segment contains the ELF header */
+        if (p[i].p_type == PT_LOAD && !is_biased) {
             m.bias = address - (p[i].p_vaddr - p[i].p_vaddr % page_bytes);
             is_biased = true;
         }
@@ -109,7 +111,7 @@ static uint32_t gnu_hash_of(const char *name)
     return h;
 }
 
-/* Returns true if the symbol with this index has the NAME and is defined. */
+/* Returns true if the symbol with this index is called NAME and is defined. */
 static bool is_symbol(const struct elf_module *m, uint64_t index, const char *name,
                       uint64_t *ret_address)
 {

@@ -75,7 +75,7 @@ static int seize_all(struct frozen *f)
 }
 
 /* Updates T if its thread has stopped or exited. A thread that is about to receive a signal may
- * stop for that signal before it stops for ebb's PTRACE_INTERRUPT. T then stores the signal, so
+ * stop for that signal before it stops for ebb's PTRACE_INTERRUPT. The signal is stored in T, so
  * that let_go can deliver it. */
 static void take_stop(struct frozen_thread *t)
 {
@@ -105,7 +105,8 @@ static bool wait_for_stop(uint64_t until_ns)
     return true;
 }
 
-/* Stops all threads from index FIRST on, and waits for them until UNTIL_NS. */
+/* Stops all threads from index FIRST on. Returns -ETIMEDOUT if one of them has not stopped by
+ * UNTIL_NS. */
 static int stop_threads(struct frozen *f, size_t first, uint64_t until_ns)
 {
     for (size_t i = first; i < f->count; i++)
@@ -166,7 +167,7 @@ static _Noreturn void freeze_child(int result_fd, int task_fd, uint64_t most_ns,
     let_go(&f);
     result.pause_ns = f.begun_ns ? clock_mono_ns() - f.begun_ns : 0;
     (void)!write(result_fd, &result, sizeof result);
-    _exit(0); /* at the exit, the kernel detaches the threads that are still traced */
+    _exit(0); /* when this process exits, the kernel detaches the threads that are still traced */
 }
 
 struct freeze_result freeze_call(int proc_fd, int32_t pid, uint64_t most_ns, int (*fn)(void *user),

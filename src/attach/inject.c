@@ -15,13 +15,13 @@
 
 enum {
     FREEZE_MS = 10, /* maximum time for which the process is paused */
-    /* The time to the next attempt doubles from RETRY_MS up to RETRY_MOST_MS. An attempt may fail
-       on a machine with many more runnable threads than cores, because a thread then takes longer
-       than FREEZE_MS to stop. */
+    /* Each pause between attempts is twice as long as the previous one, from RETRY_MS up to
+     * RETRY_MOST_MS. On a machine with many more runnable threads than cores, a thread may take
+     * longer than FREEZE_MS to stop, and the attempt fails. */
     RETRY_MS = 20,
     RETRY_MOST_MS = 320,
     RETRY_S = 10, /* time limit of all attempts */
-    /* words of a queue entry: a function, its argument and, from 3.13 on, flags */
+    /* a queue entry has these words: a function, its argument and, from 3.13 on, flags */
     ENTRY_WORDS = 3,
     STOP_BIT = 1 << 5, /* bit of eval_breaker that requests a remote script */
 };
@@ -79,8 +79,7 @@ static int queue_put(void *user)
     return 0;
 }
 
-/* Removes the entry, but only if the queue has no other entry. The interpreter then finds an empty
- * queue and continues. */
+/* Removes ebb's entry if the queue has no other entry. The queue is empty afterwards. */
 static int queue_take_back(void *user)
 {
     const struct inject *i = user;

@@ -15,14 +15,14 @@
 enum {
     THREADS_MAX = 1 << 16,
     RUNTIME_BYTES = 2048,     /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
-    SPARE_LEAST = 64,         /* smallest range of unused bytes that is recorded, in bytes */
+    SPARE_LEAST = 64,         /* ranges of fewer unused bytes are ignored */
     RETRY_MS = 5,             /* time between two attempts */
     RETRY_S = 2,              /* time limit of all attempts */
     CALLS_TO_DO_BIT = 1 << 2, /* bit of eval_breaker, from 3.13 on */
 };
 
-/* Offsets, in bytes, of the fields that lead to the queue of pending calls and of the queue's own
- * fields, by minor version. The offsets of the queue's own fields are relative to
+/* The memory layout of one minor version of Python: offsets, in bytes, of the queue of pending
+ * calls and of the fields that lead to it. From `busy` to `last`, offsets are relative to
  * PyInterpreterState up to 3.11, and to _PyRuntime from 3.12 on. */
 struct entry_layout {
     uint32_t minor;
@@ -34,7 +34,7 @@ struct entry_layout {
     uint32_t thread_id, thread_native_id;
     bool is_in_runtime, is_lock_byte;
     uint32_t busy, busy_bytes, lock, count, calls, call_bytes, call_count, first, last;
-    /* a field of PyInterpreterState up to 3.12, and of the main PyThreadState from 3.13 on */
+    /* eval_breaker, in PyInterpreterState up to 3.12, and in the main PyThreadState from 3.13 on */
     uint32_t breaker;
 };
 
@@ -77,7 +77,7 @@ static const struct entry_layout entry_layouts[] = {
      .last = 9868,
      .breaker = 24},
 };
-/* offset of a constant in the queue, and the value that must be there */
+/* In 3.13, the queue contains a constant: its offset and its value. */
 enum { QUEUE_MOST_3_13 = 2656, CALLS_MOST_3_13 = 32 };
 
 static const struct entry_layout *layout_of(uint32_t minor)
@@ -186,7 +186,7 @@ static int take_state(int fd, struct interpreter *i, const struct entry_layout *
 
 /* ---- Python 3.14 ---- */
 
-/* Words of _Py_DebugOffsets in 3.14, each the offset of a field. */
+/* Indices of words in _Py_DebugOffsets of 3.14. Each word is the offset of a field. */
 enum debug_word {
     DEBUG_INTERPRETERS = 5, /* field of _PyRuntime: the list of interpreters */
     DEBUG_STATE_ID = 7,     /* field of PyInterpreterState */
@@ -202,7 +202,7 @@ enum debug_word {
     DEBUG_ENABLED = 91, /* field of PyInterpreterState */
     DEBUG_PENDING = 92, /* field of the struct for PEP 768 */
     DEBUG_PATH = 93,
-    DEBUG_PATH_BYTES = 94, /* size of the path's buffer in bytes, not an offset */
+    DEBUG_PATH_BYTES = 94, /* this word is the size of the path's buffer in bytes */
 };
 enum { OFFSET_MAX = 1 << 20, PATH_BYTES_MAX = 4096, INTERPRETERS_MAX = 1024 };
 
@@ -223,7 +223,7 @@ static int find_main_state(int fd, struct interpreter *i, const uint64_t *word)
     return -EAGAIN;
 }
 
-/* Takes the fields from WORD, a copy of the table of offsets that the interpreter publishes. */
+/* Takes the fields from WORD, a copy of _Py_DebugOffsets. */
 static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 {
     uint64_t of;
@@ -259,8 +259,8 @@ static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 
 /* ---- recognising ---- */
 
-/* Python 3.11 and later export Py_Version. Python 3.10 and 3.9 are each recognized by a function
- * that was new in that version. */
+/* Python 3.11 and later export Py_Version. 3.10 and 3.9 are recognized by functions that are new in
+ * these versions. */
 static uint32_t version_of(int fd, const struct elf_module *m)
 {
     uint64_t address;
@@ -419,7 +419,7 @@ int interpreter_find_patiently(const struct attach_target *t, struct interpreter
     const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
     for (;;) {
         int r = interpreter_find(t, ret, err);
-        /* the symbols of Python cannot be found while Python is being loaded */
+        /* these errors may be temporary, for example while Python is being loaded */
         bool may_change = r == -EAGAIN || r == -EBADMSG || r == -EIO;
         if (!may_change || clock_mono_ns() > until_ns)
             return r;

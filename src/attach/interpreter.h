@@ -29,9 +29,10 @@ struct interpreter_queue {
     /* address of an int, which is the number of pending calls or, in some versions, a flag */
     uint64_t count;
     uint64_t calls, call_bytes, call_count;
-    /* addresses of two ints: ring indices of the first entry and of the next free entry */
+    /* addresses of two ints: the ring index of the first entry, and of the next free entry */
     uint64_t first, last;
-    uint64_t breaker;            /* field that makes the evaluation loop check the queue */
+    /* address of eval_breaker, which makes the evaluation loop check the queue */
+    uint64_t breaker;
     uint32_t breaker_bytes, bit; /* size of BREAKER in bytes, and the bit to set */
 };
 
@@ -48,7 +49,7 @@ struct interpreter {
     uint64_t runtime;     /* _PyRuntime */
     uint64_t run_string;  /* PyRun_SimpleString */
     uint64_t state;       /* the main interpreter's PyInterpreterState */
-    uint64_t threads;     /* field of STATE: its first PyThreadState */
+    uint64_t threads;     /* address of the pointer to the first PyThreadState in STATE */
     uint64_t main_thread; /* PyThreadState of the main thread */
     uint64_t text_type, bytes_type, code_type;
     struct python_layout layout;

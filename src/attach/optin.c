@@ -30,8 +30,8 @@ static int optin_connect(const struct attach_target *t, const char *path)
     if (r == 0 && (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
                    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0))
         r = -errno;
-    /* a process in another pid namespace may have the same pid, and may listen in this folder if
-     * the namespaces share it */
+    /* The listener may be another process: if pid namespaces share this folder, a process in
+     * another namespace may have the same pid. */
     if (r == 0 && (peer.pid != t->pid || peer.uid != t->uid || !attach_target_lives(t)))
         r = -ESRCH;
     if (r < 0 && fd >= 0)
@@ -63,7 +63,8 @@ bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX])
     const char *base = attach_target_file(t, "environ", ATTACH_ENVIRON_MAX, &text) < 0
                            ? NULL
                            : proc_environ_find(buf_str(&text), text.len, "XDG_RUNTIME_DIR", &len);
-    /* If the environment of T is unreadable, ebb's own XDG_RUNTIME_DIR is used. */
+    /* ebb's own XDG_RUNTIME_DIR is used if the environment of T is unreadable or does not contain
+     * the variable. */
     const char *own = getenv("XDG_RUNTIME_DIR");
     if (!base && own && *own) {
         base = own;

@@ -44,7 +44,8 @@ static const char load[] =
     "            raise\n"
     "    import ebb._attach\n";
 
-/* A Ctrl-C while the script runs is meant for the program, so the script passes it on. */
+/* Ctrl-C while the script runs is meant for the program, so the script raises it again in the main
+ * thread. */
 static const char tail[] =
     "    return 'STATUS=done\\n'\n"
     "def report():\n"

@@ -17,8 +17,8 @@ struct script {
 };
 
 enum { SCRIPT_PATH_MAX = 160 };
-/* Each function writes a script, and returns its path. The first script loads ebb._attach and calls
- * start(); the second calls stop(). At its end, a script sends KIND=attach with STATUS=done, or
- * with STATUS=failed and REASON=. */
+/* Write a script and return its path. The start script loads ebb._attach and calls start(); the
+ * stop script calls stop(). When a script ends, it sends KIND=attach with STATUS=done, or with
+ * STATUS=failed and REASON=. */
 int script_write_start(const struct script *s, char ret_path[SCRIPT_PATH_MAX], struct err *err);
 int script_write_stop(const struct script *s, char ret_path[SCRIPT_PATH_MAX], struct err *err);

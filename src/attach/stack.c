@@ -92,7 +92,7 @@ static uint32_t read_line(const struct stack_walk *w, uint64_t code, uint32_t in
     return line;
 }
 
-/* Returns the offset, in bytes, of the instruction at which the frame is. */
+/* Returns the byte offset of the instruction that the frame is executing. */
 static uint32_t read_instr(const struct stack_walk *w, uint64_t frame, uint64_t code)
 {
     const struct python_layout *l = &w->i->layout;
@@ -109,8 +109,8 @@ static uint32_t read_instr(const struct stack_walk *w, uint64_t frame, uint64_t 
     return (uint32_t)(at - (code + l->code_instrs));
 }
 
-/* Reads one frame. Returns 1 for a frame of a Python function, 0 for a shim of the interpreter, or
- * -EBADMSG. */
+/* Reads one frame. Returns 1 for a frame of a Python function, 0 for a shim frame, which the
+ * interpreter uses internally, or -EBADMSG. */
 static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_back,
                       struct stack_frame *ret)
 {
@@ -124,7 +124,7 @@ static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_
         return -EBADMSG;
     if (l->has_owner && owner >= l->shim_owner)
         return 0;
-    code &= ~UINT64_C(7); /* Python 3.14 stores tag bits in the low bits */
+    code &= ~UINT64_C(7); /* from Python 3.14 on, the low bits are tags */
     if (!is_of_type(w, code, w->i->code_type) ||
         !attach_read_word(w->fd, code + l->code_file, &file) ||
         !attach_read_word(w->fd, code + l->code_name, &name) || !read_text(w, file, ret->file) ||

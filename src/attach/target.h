@@ -16,9 +16,9 @@ struct attach_target {
     const struct proc_root *root;
     int32_t pid;
     uint64_t start_ticks; /* start time; identifies the process, together with the pid */
-    /* Descriptor for the address space that the process had when the descriptor was opened. After
-     * an exec or an exit, reading and writing fail, so the memory of a different program is never
-     * changed. -1 if the process has opted in. */
+    /* Descriptor for the address space at the time of opening. After an exec or an exit, reading
+     * and writing fail, so ebb never changes the memory of a different program. -1 if the process
+     * has opted in. */
     int mem_fd;
     uid_t uid;
     char name[64];              /* escaped */
@@ -38,7 +38,7 @@ void attach_target_close(struct attach_target *t); /* accepts a target whose mem
 bool attach_target_lives(const struct attach_target *t);
 /* Sets the error for a process that has disappeared. Returns -ESRCH. */
 int attach_target_gone(const struct attach_target *t, struct err *err);
-/* True if the process sees the same file at the absolute PATH as we do. */
+/* True if the process sees the same file at the absolute PATH as ebb does. */
 bool attach_target_sees(const struct attach_target *t, const char *path);
 /* Reads /proc/PID/NAME, and appends it to RET. */
 struct buf;

@@ -51,7 +51,7 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
 }
 
-/* Creates the folder DIR. An existing folder DIR is a leftover of this process and is removed
+/* Creates the folder DIR. An existing folder of this name was left by this process, and is removed
  * first. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
@@ -127,9 +127,9 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* Creates the group in the v2 hierarchy if V2 is set, else in the v1 hierarchy. Returns 0, -ENOENT
- * if the hierarchy does not exist, or the -errno of the first attempt, which is the one below our
- * own group. */
+/* Creates the group in the v2 hierarchy if V2 is set, else in the v1 hierarchy. First tries below
+ * our own group, then below its ancestors. Returns 0, -ENOENT if the hierarchy does not exist, or
+ * the -errno of the first attempt. */
 static int make_in(const struct proc_root *root, bool v2, const char *name,
                    struct guard_cgroup *ret, struct err *why)
 {
@@ -180,9 +180,8 @@ static int limit_v1(const struct proc_root *root, const char *dir, const char *t
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The memory limit may never exceed the limit of memory plus swap. The first write to the
-     * memory limit may fail for this reason. The write is repeated after the limit of memory plus
-     * swap has been raised. */
+    /* The kernel rejects a memory limit above the limit of memory plus swap. If that was the reason
+     * for the failure, the second limit has now been raised, and the write is repeated. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
@@ -252,9 +251,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* Our pid is read from this /proc, because guard_cgroup_tidy will look it up in this /proc. The
-     * result of getpid() may be different, because this /proc may belong to another pid
-     * namespace. */
+    /* Our pid is read from /proc/self, because guard_cgroup_tidy will look it up in the same /proc.
+     * getpid() may return another number, because /proc may belong to another pid namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
@@ -299,8 +297,8 @@ static bool each_folder(int parent, folder_fn *fn, void *user)
     return go_on;
 }
 
-/* Removes the empty groups in the group NAME, and NAME if it is then empty. Visits at most *USER
- * levels, including NAME. */
+/* Removes the empty groups in the group NAME, and then NAME itself if it has become empty. Visits
+ * at most *USER levels, including NAME. */
 static bool remove_tree(int parent, const char *name, void *user)
 {
     int left = *(const int *)user - 1;
@@ -324,7 +322,7 @@ static bool is_empty_tree(int parent, const char *name, void *user)
            each_folder(fd, is_empty_tree, &left);
 }
 
-/* Returns the last component of DIR if it is a name from guard_cgroup_name, or NULL: other folders
+/* Returns the last component of DIR if guard_cgroup_name generated it, else NULL: other folders
  * must not be removed. */
 static const char *own_name(const char *dir)
 {

@@ -52,15 +52,14 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* Moves the calling process into G. Called in the child before exec. Async-signal-safe. Returns 0
  * or -errno. */
 int guard_cgroup_join(const struct guard_cgroup *g);
-/* Like fork(), but the child starts in G if G is a v2 group and the kernel supports this (since
- * 5.7): moving the child later would make the kernel wait for 10 ms or more. The child may call
- * only async-signal-safe functions. If *ret_is_in is false, the child must call
- * guard_cgroup_join(). */
+/* Like fork(), but starts the child in G if G is a v2 group and the kernel supports this (since
+ * 5.7), because the kernel needs 10 ms or more to move a process later. The child may call only
+ * async-signal-safe functions. If *ret_is_in is false, the child must call guard_cgroup_join(). */
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
-/* Makes the next move of a process between cgroups faster, by moving the caller into its own
- * current cgroup. In v1, the kernel waits for 10 ms or more during a move, but not during a second
- * move within a few milliseconds. The sentinel calls this while the supervisor prepares the job. */
+/* Moves the caller into its own current cgroup, which makes the next move of any process faster. In
+ * v1, the kernel waits for 10 ms or more during a move, but not if another move ended a few
+ * milliseconds ago. The sentinel calls this while the supervisor prepares the job. */
 void guard_cgroup_warm(const struct proc_root *root);
 /* Returns the resident memory of those processes of TREE that are outside G, and stores the pid of
  * one of them in *RET_PID. Returns 0 if all known processes are inside G. The caller must have
@@ -78,7 +77,7 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
  * until UNTIL_NS while the kernel reports EBUSY. Returns 0 and empties *G. If the folder could not
  * be removed, returns -errno and keeps the path in G for another attempt. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
-/* at the end of a job, the removal of its cgroup is retried for this long */
+/* how long the removal of the cgroup is retried at the end of a job */
 enum { GUARD_CGROUP_BUSY_MS = 2000 };
 /* Writes the name "ebb-PID-TICKS". The caller's pid and start time make it unique. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);

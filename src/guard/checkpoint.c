@@ -116,8 +116,8 @@ static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 
 /* ---- by signal ---- */
 
-/* Groups of processes that may be signalled, in order of preference. Only the processes of the
- * first group that is not empty are signalled. */
+/* Groups of processes, in order of preference. The signal goes only to the first group that is not
+ * empty. */
 enum target { TARGET_CONNECTED, TARGET_MAIN, TARGET_FIRST, TARGET_NONE };
 
 static bool is_rank(const struct mark_receiver *marks, int32_t pid)
@@ -285,7 +285,8 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
     snprintf(id, sizeof id, "%" PRIu64, c->id);
     setenv("EBB_CHECKPOINT_ID", id, 1);
     int r = checkpoint_spawn(argv, &c->command_pid);
-    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit this variable */
+    /* the variable is only for the command; the job's next segment must not inherit it */
+    unsetenv("EBB_CHECKPOINT_ID");
     if (r == 0)
         return true;
     snprintf(clause, sizeof clause, "cannot start the --checkpoint-cmd command: %s", strerror(r));
@@ -319,7 +320,7 @@ int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiv
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX])
 {
     int ways = 0;
-    (void)checkpoint_is_possible(c, marks, why); /* called only to set WHY */
+    (void)checkpoint_is_possible(c, marks, why); /* sets WHY; the result is not needed */
     c->ack = LADDER_NO_ACK;
     c->peers = c->signalled_count = 0;
     c->path[0] = c->by[0] = '\0';

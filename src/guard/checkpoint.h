@@ -37,20 +37,22 @@ struct checkpoint {
     struct checkpoint_options options;
     uint64_t id;           /* id of the last request; 0 if there was none */
     uint64_t requested_ns; /* time of the last request, or 0 */
-    bool is_open;          /* a checkpoint was requested and has neither been written nor failed */
+    bool is_open;          /* true from a request until the checkpoint is written or has failed */
     enum ladder_ack ack;
     pid_t command_pid; /* pid of the running command, or 0 */
     struct checkpoint_peer peer[CHECKPOINT_PEERS];
     size_t peers;
     /* path of the checkpoint as the job reported it; "" if unknown */
     char path[CHECKPOINT_PATH_MAX];
-    /* the sign that the checkpoint was written: "mark", "file" or "command"; "" if it is not
-     * written yet */
+    /* what showed that the checkpoint is written: "mark", "file" or "command"; "" if nothing has
+     * yet */
     char by[16];
     /* private */
-    /* id of the last checkpoint request or STOP message; both share one sequence of ids */
+    /* last id of a checkpoint request or STOP message; both take their ids from the same
+     * sequence */
     uint64_t last_id;
-    int32_t signalled[CHECKPOINT_PEERS]; /* pids of living processes to which the signal was sent */
+    /* pids of processes that received the signal and are still alive */
+    int32_t signalled[CHECKPOINT_PEERS];
     size_t signalled_count;
     struct stat file; /* state of the file before the request; st_ino is 0 if it did not exist */
 };

@@ -17,7 +17,7 @@
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret)
 {
-    char text[32 << 10]; /* large, because /proc/vmstat gets longer with every kernel version */
+    char text[32 << 10]; /* /proc/vmstat gets longer with every kernel version */
     *ret = (struct death_ooms){0};
     ssize_t len = io_read_small(root->proc_fd, "vmstat", text, sizeof text);
     ret->host_known = len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", &ret->host) == 0;
@@ -34,8 +34,8 @@ struct kills {
 };
 
 /* The counter of the job's own cgroup includes every OOM kill of the job's processes, whichever
- * limit caused the kill. If this counter is known and unchanged, any OOM kills in the other
- * counters were in other jobs. */
+ * limit caused the kill. If this counter is known and unchanged, the OOM kills in the other
+ * counters were not in this job. */
 static struct kills kills_of(const struct death_facts *f)
 {
     struct kills k = {0};
@@ -157,7 +157,7 @@ static void oom_reason(const struct death_facts *f, const struct kills *k, char 
     snprintf(out, REASON, "cgroup %s ran out of memory%s", where, limit);
 }
 
-/* Appends to TEXT that the kernel killed a process of the job other than its first process. */
+/* Appends to TEXT that the kernel killed a process of the job, but not the first process. */
 static void add_other_kill(const struct kills *k, const char *reason, char text[DEATH_TEXT])
 {
     size_t n = strlen(text);
@@ -177,7 +177,8 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
                                   const struct kills *k, char text[DEATH_TEXT])
 {
     char reason[REASON];
-    bool is_counted = k->group || k->above; /* if false, only the host's counter changed */
+    /* false: of the counters, only the host's has changed */
+    bool is_counted = k->group || k->above;
     enum cause oom = is_cgroup_oom(f, k) ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     oom_reason(f, k, reason);
     if (signal_of(f->status) == SIGKILL) {
@@ -191,8 +192,9 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
     add_other_kill(k, reason, text);
     if (r->child_killed)
         return oom;
-    /* A cause found in the output takes precedence. An OOM kill that only the ancestor's counter
-     * shows may have been in another job. */
+    /* A cause found in the output takes precedence over an OOM kill. An OOM kill that only the
+     * ancestor's counter shows is not used as the cause, because it may have been in another
+     * job. */
     bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
     return has_own || !k->group ? kind : oom;
 }

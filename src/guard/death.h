@@ -54,8 +54,8 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* Why a segment of a job ended. The cause determines the end in run.json, the exit status and
- * whether the job is restarted. While the job runs, the cause is CAUSE_UNKNOWN or, once ebb is
+/* Why a segment of a job ended. The cause determines the entry "end" of run.json, the exit status,
+ * and whether the job is restarted. While the job runs, the cause is CAUSE_UNKNOWN or, once ebb is
  * stopping the job, the reason for stopping it. death_cause finds all other causes after the job
  * has ended. */
 enum cause {
@@ -91,12 +91,13 @@ struct death_facts {
     int status;       /* wait status */
     enum cause cause; /* why ebb stopped the job, or CAUSE_UNKNOWN */
     const char *why;  /* reason of CAUSE_GUARD or CAUSE_PLAN, or "cancelled: …", or NULL */
-    int sent_signal;  /* signal that the user sent to ebb and ebb forwarded to the job, or 0 */
+    int sent_signal;  /* signal from the user that ebb forwarded to the job, or 0 */
     const struct death_ooms *before, *after; /* NULL: unknown */
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
-    bool limit_is_own;    /* the cgroup that ran out of memory is the job's own, not LIMIT_WHERE */
+    /* true if the job's own cgroup ran out of memory; false if LIMIT_WHERE did */
+    bool limit_is_own;
     uint64_t limit_bytes; /* limit of the cgroup that ran out of memory; 0 if unknown */
 };
 

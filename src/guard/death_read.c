@@ -115,8 +115,8 @@ static size_t death_line_exception(struct span s)
     return is_whole ? n : 0;
 }
 
-/* True if a class name contains one of the usual words for exceptions. After unrelated output, only
- * a line with such a name is treated as an exception. */
+/* True if a class name contains one of the usual words for exceptions. Once unrelated output has
+ * appeared inside a traceback, only a line with such a name is treated as the exception. */
 static bool death_line_has_usual_name(struct span name)
 {
     static const char *const usual[] = {"Error",   "Exception", "Interrupt", "Exit",
@@ -208,16 +208,16 @@ static bool death_line_reports_kill(struct span s)
 /* --- tracebacks and last lines --- */
 
 enum {
-    /* a traceback that is followed by more other output than this did not end the job */
+    /* a traceback did not end the job if more bytes of other output than this follow it */
     FAR_BYTES = 4096,
     LABEL_MAX = 64,
     NO_RANK = -1,
 };
 
-/* Weights of causes. If there are two causes near the end of the output, the one with the larger
- * weight is used, or the later one if the weights are equal. */
+/* Weights of causes. Of two causes near the end of the output, the one with the larger weight is
+ * used. If the weights are equal, the later one is used. */
 enum weight {
-    WEIGHT_NONE,     /* a message such as "Exception ignored in …", which is not a cause */
+    WEIGHT_NONE,     /* not a cause: a message such as "Exception ignored in …" */
     WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
     WEIGHT_WORDS,    /* a line outside any traceback that reports an error */
     /* a traceback in a thread or child process, which does not necessarily end the job */
@@ -235,8 +235,8 @@ struct found_cause {
 
 struct open_traceback {
     bool is_open;
-    /* the line "Traceback (most recent call last)" was seen; this line is missing if the error is a
-     * SyntaxError or if the ring buffer has dropped the line */
+    /* The line "Traceback (most recent call last)" was seen. A SyntaxError has no such line, and
+     * the ring buffer may have dropped it. */
     bool has_head;
     bool is_noisy; /* unrelated output appeared between the lines of the traceback */
     enum weight weight;
@@ -253,7 +253,7 @@ struct table {
 };
 
 struct scan {
-    int only_rank; /* the rank whose tracebacks are read, or NO_RANK to read those of all ranks */
+    int only_rank; /* read only the tracebacks of this rank; NO_RANK: read those of all ranks */
     struct found_cause cause;
     struct open_traceback open;
     struct table table;
@@ -308,8 +308,8 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 
 /* --- tracebacks --- */
 
-/* Sets the label, which is the text before each line of a traceback. PREFIX is the text before the
- * traceback's first line. */
+/* Sets the label, which is the text before each line of the traceback. PREFIX is the text before
+ * its first line. */
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
@@ -326,9 +326,8 @@ static void set_label(struct open_traceback *o, struct span prefix)
     o->label_sure = sure != 0 && sure == prefix.len;
 }
 
-/* Several ranks may print tracebacks at the same time; only one of these tracebacks is read.
- * Returns true if the traceback whose first line begins with PREFIX comes from another rank, so
- * that it must be skipped. */
+/* Several ranks may print tracebacks at the same time, but only one of them is read. Returns true
+ * if the traceback that begins with PREFIX must be skipped, because it comes from another rank. */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
@@ -352,8 +351,8 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
     s->in_message = false;
 }
 
-/* Begins a traceback at a line "File …" if the first line is missing because the ring buffer
- * dropped it or the error is a SyntaxError. Returns false if LINE is not such a line. */
+/* Begins a traceback at the line "File …", for tracebacks without a first line: the ring buffer may
+ * have dropped it, and a SyntaxError has none. Returns false if LINE is not such a line. */
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;
@@ -398,7 +397,8 @@ static bool take_label(struct open_traceback *o, struct span *line)
     }
     if (o->label_sure)
         return false;
-    /* the text before the first line turned out to be unrelated output, such as a progress bar */
+    /* the text before the first line was not a label but unrelated output, such as a progress
+     * bar */
     o->label_len = 0;
     return true;
 }

@@ -1,5 +1,5 @@
-/* Decides which action of the guard (the next rung of its ladder) follows while a trigger is
- * active. */
+/* The guard's ladder. While a trigger is active, decides which action follows, that is, which rung
+ * is next. */
 #include "guard/ladder.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ enum {
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested only if the time since the last one was written is at least NEWER
- * times the duration of a checkpoint. */
+/* A newer checkpoint is requested only if the last one was written at least NEWER checkpoint
+ * durations ago. */
 static const double NEWER = 1.5;
 
 /* The state of one call of ladder_step. */
@@ -222,7 +222,7 @@ static void ladder_why(const struct ladder *l, const struct ladder_input *in,
 {
     char reason[LADDER_WHY_MAX];
     reason_text(l, in, timing, k, trigger, reason);
-    /* a text that is too long is truncated within the reason, not within END */
+    /* if the text is too long, REASON is truncated, but END is kept */
     int room = LADDER_WHY_MAX - 1 - (int)snprintf(NULL, 0, "%s", end);
     snprintf(ret, LADDER_WHY_MAX, "%.*s%s", room > 0 ? room : 0, reason, end);
 }
@@ -258,9 +258,9 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* Returns how long TRIGGER is ignored after its checkpoint turned out to be unnecessary. The
- * forecast is ignored only briefly, because it follows the baseline, which does not fluctuate. The
- * other triggers react to peaks, so they are ignored for longer each time. */
+/* Returns how long TRIGGER is ignored after a checkpoint turned out to be unnecessary. The forecast
+ * is ignored only briefly, because it is based on the baseline, which does not fluctuate. Triggers
+ * that react to peaks are ignored for longer each time. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
     bool is_steady = false;
@@ -268,8 +268,8 @@ static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
         is_steady |= trigger == LADDER_BY_LEVEL && l->is_steady[i];
     if (l->requested_ns == 0 || is_steady || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
-    /* After a checkpoint that was written in time, a short pause suffices: the next request may be
-     * made closer to the limit. */
+    /* If the checkpoint was written in time, a short pause is enough, because the next request may
+     * come closer to the limit. */
     if (l->done_ns && trigger == LADDER_BY_PACE)
         return LADDER_CALM_S * NS_PER_S
                << (l->unneeded < UNNEEDED_PACE ? l->unneeded : UNNEEDED_PACE);
@@ -295,9 +295,9 @@ static void stand_down(struct turn *t, const char *end)
     l->holding = l->episode = 0;
 }
 
-/* Handles a tick at which no trigger is active: the ladder becomes calm after LADDER_CALM_S without
- * an active trigger. Time during which the job writes a checkpoint is not included, because the job
- * does not train during this time, so its memory does not grow. */
+/* Handles a tick at which no trigger is active. After LADDER_CALM_S of such ticks, the ladder
+ * becomes calm. Ticks during a checkpoint do not count: the job does not train then, so its memory
+ * does not grow. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -331,8 +331,8 @@ static bool can_request_now(const struct turn *t)
     return true;
 }
 
-/* The shortest estimate of the time until SIGTERM. The forecast is included only if its trigger is
- * active. */
+/* The estimated time until SIGTERM: the shorter of the two estimates if the forecast trigger is
+ * active, else the one from the growth of the last seconds. */
 static double time_left_s(const struct turn *t)
 {
     return trigger_holds(t, LADDER_BY_FORECAST) ? fmin(t->status.forecast_s, t->status.pace_s)
@@ -357,8 +357,8 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* If a planned restart is due, stops a job that cannot write a checkpoint. Low headroom does not
- * stop the job here; stop_at_line does that at the SIGTERM line. */
+/* For a job that cannot write a checkpoint: stops the job if a planned restart is due. If headroom
+ * is low, stop_at_line stops the job at the SIGTERM line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
@@ -435,7 +435,7 @@ static void leave_alone(struct turn *t, const char *end)
 }
 
 /* Returns true if the job should write a newer checkpoint: its memory is growing, the remaining
- * time has halved since the last request, and another checkpoint still fits into that time. */
+ * time has halved since the last request, and there is still enough time for another checkpoint. */
 static bool wants_newer(const struct turn *t)
 {
     double save_s = t->timing->saves > 0 ? t->timing->save_s : t->l->rules.checkpoint_s;

@@ -1,5 +1,5 @@
-/* Decides when and how the guard acts: takes readings and returns the next rung. Uses no clock, no
- * I/O and no allocation.
+/* Decides when and how the guard acts: receives readings and returns the next action. Uses no
+ * clock, no I/O and no allocation.
  *
  *   calm → warned → requested (a checkpoint) → stopping (SIGTERM) → killed
  *
@@ -11,9 +11,9 @@
  * alone. The guard is calm again when no trigger was active for LADDER_CALM_S.
  * docs/reference/guard.md explains the thresholds.
  *
- * Each GPU is one more gauge. A full GPU kills no process: an allocation fails, and jobs that fill
- * the memory of their GPU are common. Therefore a GPU has no kill line. A GPU without a limit set
- * by the user has no SIGTERM line either: only a forecast stops the job. */
+ * Each GPU has its own gauge. A GPU has no kill line: if it is full, no process is killed, only an
+ * allocation fails, and many healthy jobs fill the memory of their GPU. A GPU without a limit set
+ * by the user has no SIGTERM line either: only the forecast stops the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -50,14 +50,14 @@ const char *ladder_trigger_name(enum ladder_trigger trigger);
 struct ladder_rules {
     /* headroom below which the level trigger becomes active (default: ladder_default_reserve) */
     uint64_t reserve_bytes;
-    /* safety margin added to the duration of a step and a checkpoint (default 2) */
+    /* safety margin in seconds, added to the duration of a step and a checkpoint (default 2) */
     double margin_s;
-    /* assumed duration of a checkpoint until one has been measured (default 10) */
+    /* assumed duration of a checkpoint in seconds until one has been measured (default 10) */
     double checkpoint_s;
-    double wait_s;  /* maximum wait for an acknowledgement (default 600) */
-    double grace_s; /* time between SIGTERM and the kill (default 10) */
-    /* threshold for the share of time in which all processes stall on memory, 0 to 1 (default
-     * 0.3) */
+    double wait_s;  /* maximum wait for an acknowledgement in seconds (default 600) */
+    double grace_s; /* seconds between SIGTERM and the kill (default 10) */
+    /* the pressure trigger's threshold: the share of time in which all processes stall on memory, 0
+     * to 1 (default 0.3) */
     double pressure;
     /* disabled triggers; no_forecast also disables LADDER_BY_PACE */
     bool no_forecast, no_level, no_pressure;
@@ -73,7 +73,7 @@ uint64_t ladder_default_reserve(uint64_t limit_bytes);
 uint64_t ladder_term_headroom(uint64_t reserve_bytes);
 uint64_t ladder_kill_headroom(uint64_t reserve_bytes);
 
-/* One limit and the memory use that is compared with it. */
+/* One limit, and the memory in use that counts against it. */
 struct ladder_gauge {
     bool known;
     uint64_t limit_bytes, used_bytes, room_bytes;
@@ -113,17 +113,18 @@ const char *ladder_act_name(enum ladder_act act);
 
 enum { LADDER_PAST = 16 };
 struct ladder {
-    struct ladder_rules rules; /* the rules with defaults filled in, except for the reserve */
+    /* a copy of the rules with all defaults filled in except the reserve's */
+    struct ladder_rules rules;
     enum ladder_rung rung;
-    enum ladder_trigger trigger; /* the strongest trigger that led to this rung */
+    enum ladder_trigger trigger; /* the strongest since calm, or what stopped the job */
     uint64_t begun_ns;           /* start time of the current rung */
     /* private */
-    /* time at which the last active trigger ended; 0 while a trigger is active */
+    /* when the last active trigger ended; 0 while a trigger is active */
     uint64_t over_ns;
-    uint64_t requested_ns; /* time at which the checkpoint was requested in this episode, or 0 */
+    uint64_t requested_ns; /* when a checkpoint was requested in this episode, or 0 */
     /* estimated time until SIGTERM at the moment of the checkpoint request */
     double requested_left_s;
-    uint64_t done_ns; /* time at which the checkpoint was written, or 0 */
+    uint64_t done_ns; /* when the checkpoint was written, or 0 */
     unsigned holding; /* bit mask of active triggers */
     /* bit mask of triggers that have been active since the ladder was last calm */
     unsigned episode;
@@ -133,7 +134,7 @@ struct ladder {
     uint64_t mark_bytes[LADDER_GAUGES];
     bool is_steady[LADDER_GAUGES];           /* true if memory was steady within the reserve */
     uint64_t steady_headroom[LADDER_GAUGES]; /* headroom at which memory was steady */
-    /* growth rate in bytes/s that was sustained for LADDER_PACE_S, or 0 */
+    /* growth rate in bytes/s if it was sustained for LADDER_PACE_S, else 0 */
     double slow_pace[LADDER_GAUGES];
     struct ladder_past {
         uint64_t t_ns, used_bytes;
@@ -156,8 +157,8 @@ int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* Returns 
  * and checkpoints. */
 void ladder_step(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                  struct ladder_decision *ret);
-/* Returns the duration of a step, a checkpoint and the margin. Uses measured durations if
- * available. */
+/* Returns the time that a step and a checkpoint take together, plus the margin. Uses measured
+ * durations if available. */
 double ladder_need_s(const struct ladder *l, const struct timing *timing);
 /* Resets the ladder to calm, because a new segment begins. */
 void ladder_segment(struct ladder *l);

@@ -1,16 +1,17 @@
-/* Functions shared by the ladder's files, which assess one reading. */
+/* The part of the ladder that assesses one reading; used by ladder.c. */
 #pragma once
 
 #include "guard/ladder.h"
 
 #define LADDER_BIT(trigger) (1u << (unsigned)(trigger))
 
-/* Thresholds of one gauge, as headroom below its limit. */
+/* Thresholds for the headroom of one gauge. */
 struct ladder_lines {
     bool known;
-    uint64_t base;    /* the reserve, excluding the memory that a checkpoint needs */
-    uint64_t reserve; /* the reserve, including the memory that a checkpoint needs */
-    uint64_t usable; /* headroom above the SIGTERM line, minus the memory that a checkpoint needs */
+    uint64_t base;    /* the reserve without the memory that a checkpoint needs */
+    uint64_t reserve; /* the reserve with the memory that a checkpoint needs */
+    /* how far memory may grow before SIGTERM if a checkpoint is written meanwhile */
+    uint64_t usable;
 };
 
 struct ladder_status {
@@ -24,7 +25,7 @@ struct ladder_status {
     double pressed_s;
 };
 
-/* Finds the active triggers, and stores the reading. */
+/* Determines which triggers are active, and adds the reading to the history. */
 void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                    struct ladder_status *ret);
 /* Returns the seconds between two times, or 0 if TO_NS is earlier. */

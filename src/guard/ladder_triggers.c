@@ -5,8 +5,8 @@
 #include "base/number.h"
 #include "guard/ladder_private.h"
 
-/* Hysteresis: an active trigger ends only above this multiple of the threshold at which it became
- * active. */
+/* Hysteresis: an active trigger ends only when the value exceeds the trigger's threshold by this
+ * factor. */
 static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25;
 
 enum {
@@ -20,7 +20,8 @@ double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
-/* The user's reserve and the memory that a checkpoint needs apply to host memory only. */
+/* Computes the thresholds of one gauge. Only those of host memory include the user's reserve and
+ * the memory that a checkpoint needs. */
 static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g, bool is_gpu,
                       const struct timing *timing, struct ladder_lines *ret)
 {
@@ -97,8 +98,8 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
 }
 
 /* Returns the growth rate over the last LADDER_PACE_S if memory grew in both halves of this period,
- * and if all decreases together were at most half of the net growth. Otherwise returns 0. A
- * sawtooth, which may end higher by chance, is thus not treated as growth. */
+ * and if all decreases together were at most half of the net growth. Otherwise returns 0. Thus a
+ * sawtooth that happens to end higher is not treated as growth. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
@@ -124,8 +125,8 @@ static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s
     return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
 }
 
-/* Returns the time until headroom falls to the SIGTERM line, if LIMIT_S is the time until the limit
- * is reached. */
+/* Converts LIMIT_S, the time until the limit is reached, to the time until headroom falls to the
+ * SIGTERM line. */
 static double until_term_s(const struct ladder_input *in, const struct ladder_status *k, unsigned i,
                            double limit_s)
 {
@@ -173,8 +174,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* Returns true if headroom is within the reserve. If memory was earlier found to be steady within
- * the reserve, returns true only if headroom has shrunk since then. */
+/* Returns true if headroom is within the reserve. If memory has been found to be steady there,
+ * returns true only if headroom has shrunk since then. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

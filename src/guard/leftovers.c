@@ -58,11 +58,11 @@ struct leftovers {
     int32_t pids[PIDS_MAX]; /* pids of the job's youngest processes, in a ring buffer */
     size_t pid_at;
     uint32_t next_slot; /* slot of the process to examine next */
-    /* start of the next scan of all processes, and the pause between two such scans */
+    /* time of the next scan of all processes, and the pause between two scans */
     uint64_t round_ns, gap_ns;
     uint64_t rest_ns; /* time until which no process is examined */
     struct proc_helper *helper;
-    bool is_away; /* the helper thread is using MAPPED */
+    bool is_away; /* true while the helper thread uses MAPPED */
     struct mapped mapped;
 };
 
@@ -90,7 +90,8 @@ static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *ro
         return false;
     if (tree && proc_tree_find(tree, pid))
         return true;
-    /* if the pid has been reused, the file may belong to the new process */
+    /* a process of the job had this pid, but if the pid was reused, the file may belong to another
+     * process */
     for (size_t i = 0; i < l->pid_at && i < PIDS_MAX; i++)
         if (l->pids[i] == pid)
             return proc_read_stat(root, pid, &stat) < 0 || proc_stat_is_dead(&stat);
@@ -267,8 +268,8 @@ static void leftovers_sample_process(struct leftovers *l, struct proc_tree *tree
         close(l->mapped.maps_fd);
 }
 
-/* Finds the process to examine next: the first one whose slot is at least l->next_slot. The tree
- * lists processes in ascending order of their slots. */
+/* Returns the first process whose slot is at least l->next_slot. The tree lists processes in
+ * ascending order of their slots. */
 static struct proc_node *next_process(const struct leftovers *l, struct proc_tree *tree)
 {
     for (size_t i = 0; i < proc_tree_count(tree); i++)

@@ -30,7 +30,7 @@ static bool read_used(const struct proc_root *root, uint64_t *ret_host, uint64_t
     struct proc_meminfo mem;
     if (proc_read_meminfo(root, &mem) < 0)
         return false;
-    /* in a container both values may be emulated, and available memory may exceed the total */
+    /* a container may report emulated values, in which available memory exceeds the total */
     *ret_host = u64_minus(mem.total_bytes, mem.available_bytes);
     *ret_shm = mem.shmem_bytes;
     return true;

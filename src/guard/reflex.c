@@ -23,7 +23,7 @@
 #define REFLEX_STACK_BYTES (64 << 10)
 #endif
 
-/* Sanitizers use much of a thread's stack. */
+/* sanitizers need a larger stack */
 #if defined(__SANITIZE_ADDRESS__)
 enum { STACK_BYTES = 1 << 20 };
 #elif defined(__has_feature)
@@ -66,7 +66,7 @@ static void key_set(struct reflex_key *key, const char *text, const char *end)
 
 static void block_fill(struct reflex *r, int kill_fd, bool may_kill, int event_fd)
 {
-    memset(r, 0, sizeof *r); /* clearing the memory also touches every page */
+    memset(r, 0, sizeof *r); /* also touches every page */
     r->kill_fd = kill_fd;
     r->may_kill = may_kill;
     r->event_fd = event_fd;
@@ -153,7 +153,7 @@ int reflex_new(int kill_fd, bool may_kill, struct reflex **ret, struct err *err)
         return r_event;
     }
     block_fill(r, kill_fd, may_kill, event_fd);
-    /* pages that a forked child does not inherit cannot become copy-on-write */
+    /* forked children do not inherit these pages, so the pages never become copy-on-write */
     madvise(r, page_up(sizeof *r), MADV_DONTFORK);
     r->is_locked = lock_pages(r, sizeof *r);
     /* reflex_free does not unlock the section. Locks do not nest, so unlocking would also unlock
@@ -250,7 +250,7 @@ void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *g
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
     ((volatile struct reflex_gauge *)r->gauges)[which] = *gauge;
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
-    wait_for_sample(r); /* after this wait, the caller may close the old fds */
+    wait_for_sample(r); /* the caller may close the old fds after this */
     reflex_wake(r);
 }
 
@@ -373,8 +373,8 @@ uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
 void reflex_rearm(struct reflex *r)
 {
     uint32_t next = (r->arm & ~1u) + 2;
-    /* Bit 0 prevents a new kill until killed_ns has been reset, because the reset would erase the
-     * time of that kill. */
+    /* Bit 0 prevents a new kill until killed_ns has been reset. Otherwise the reset could erase the
+     * time of the new kill. */
     __atomic_store_n(&r->arm, next | 1, __ATOMIC_SEQ_CST);
     wait_for_sample(r);
     __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);

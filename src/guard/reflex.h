@@ -25,7 +25,8 @@ struct reflex;
 enum {
     REFLEX_GAUGES = 2, /* the user's limit, and the limit of the machine or of an ancestor cgroup */
     REFLEX_SHORTEST_MS = 2, /* minimum time between two samples */
-    REFLEX_ALARM_MS = 10,   /* maximum time between two samples just above the alarm threshold */
+    /* maximum time between two samples when headroom is just above the alarm threshold */
+    REFLEX_ALARM_MS = 10,
     REFLEX_LONGEST_MS = 500,
     /* number of processes that can be killed one by one; a sweep finds the others */
     REFLEX_PROCESSES = 4096,
@@ -43,16 +44,16 @@ enum reflex_source {
  * open until the next reflex_gauge or reflex_free. */
 struct reflex_gauge {
     enum reflex_source source;
-    /* files of a cgroup (if stat is -1, nothing is subtracted from the usage); for HOST, `usage` is
-     * /proc/meminfo */
+    /* files of a cgroup (without an fd for stat, nothing is subtracted from the usage); for
+     * REFLEX_HOST, `usage` is /proc/meminfo */
     struct limit_fds fds;
     uint64_t limit_bytes;
-    /* Thresholds of headroom: at ALARM the loop is woken, at KILL the job is killed. */
+    /* Thresholds for headroom: at ALARM the reflex wakes the loop, at KILL it kills the job. */
     uint64_t alarm_bytes, kill_bytes;
 };
 
-/* The job is killed even while headroom is above KILL, if headroom is at most the memory that the
- * job allocates in REFLEX_KILL_MS at its current growth rate. */
+/* The job is killed above the KILL threshold if, at its current growth rate, it would use up the
+ * headroom within REFLEX_KILL_MS. */
 enum { REFLEX_KILL_MS = 25 };
 
 /* The last reading of a gauge, taken at T_NS. If a cgroup has much headroom, the reading may be a
@@ -81,12 +82,12 @@ int reflex_event_fd(const struct reflex *r);
 /* Sets gauge WHICH (0 or 1) to *GAUGE, or removes gauge WHICH if the source in *GAUGE is
  * REFLEX_NONE. On return, the old fds are no longer in use. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: sets BYTES, the amount by which the sum of RSS is too large because shared pages
- * are included once per process. BYTES comes from a full sample taken just now, in which
- * SHARED_BYTES were pages of files or shared memory. Until the next call, the reflex does not know
- * which new pages are shared. It therefore ignores new pages of files and shared memory. For
- * processes that are newer than the sample it includes only the growth of anonymous memory, because
- * a forked process at first shares all pages with its parent. */
+/* For REFLEX_TREE: corrects the sum of RSS, which includes shared pages once per process. BYTES is
+ * the excess, from a full sample taken just now, in which SHARED_BYTES were pages of files or
+ * shared memory. Until the next call, the reflex does not know which new pages are shared, so it
+ * ignores new pages of files and shared memory. A process that is newer than the sample may be a
+ * fork that shares all its pages, so the reflex includes only the growth of its anonymous
+ * memory. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
 /* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process's memory
  * is not measured, but the process is still killed with the job. If SLOT is already in the table,

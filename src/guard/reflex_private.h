@@ -38,8 +38,8 @@ struct reflex_key {
 };
 
 struct reflex_process {
-    /* atomic; -1 if the entry is free; -2 - FD if the process was removed and FD is to be closed
-     * after the sample in progress */
+    /* Atomic. -1: the entry is free. -2 - FD: the process was removed, and FD will be closed after
+     * the sample in progress. */
     int pidfd;
     int statm_fd; /* like pidfd */
     uint32_t slot;
@@ -65,23 +65,24 @@ struct reflex_shown {
 };
 
 /* Memory shared by the thread and the loop. There is no lock, because the thread would have to wait
- * if the loop lost its CPU while holding the lock. Instead, each member has one writer: the loop
- * writes processes, gauges and the members below "written by the loop", and the thread writes the
- * others. A sample in progress may still use fds that the loop has removed. PHASE is odd during a
- * sample, and the loop closes removed fds only after the sample. */
+ * if the loop lost its CPU while holding the lock. Instead, each member has one writer, the loop or
+ * the thread, as noted below; the loop also writes `processes`. A sample in progress may still use
+ * fds that the loop has removed. PHASE is odd during a sample, and the loop closes removed fds only
+ * after the sample. */
 struct reflex {
     /* members written by the loop: */
     uint32_t wake; /* a futex, changed to make the thread sample at once */
     uint32_t stop;
-    uint32_t gauge_seq[REFLEX_GAUGES]; /* odd while the loop writes the gauge */
-    /* bit 0: the job was killed, so new processes are killed at once; upper bits: count of calls to
-     * reflex_rearm */
+    uint32_t gauge_seq[REFLEX_GAUGES]; /* each is odd while the loop writes the gauge */
+    /* Bit 0: the job was killed, so new processes are killed at once. The other bits count the
+     * calls of reflex_rearm. */
     uint32_t arm;
-    uint32_t n_processes; /* number of entries that are or once were in use */
+    /* number of entries at the start of the table that are or have been in use */
+    uint32_t n_processes;
     uint32_t overlap_gen;
     uint64_t overlap_bytes, overlap_shared_pages;
-    /* set after the loop has killed the job, so that the thread frees the job's memory with
-     * process_mrelease */
+    /* Set after the loop has killed the job. The thread then frees the job's memory with
+     * process_mrelease. */
     uint32_t release;
     struct reflex_gauge gauges[REFLEX_GAUGES];
 

@@ -130,7 +130,7 @@ struct found {
     bool is_fresh;
 };
 
-/* Reads the reclaimable memory of a cgroup like limit_used_read(), but without calls into libc. */
+/* Reads the reclaimable memory of a cgroup, as limit_used_read() does, but without calling libc. */
 REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_gauge *g,
                                          uint64_t *ret)
 {
@@ -416,7 +416,8 @@ REFLEX_CODE static void memory_reset(struct reflex_memory *m)
     m->wait_us = REFLEX_SHORTEST_MS * 1000;
 }
 
-/* Copies a gauge member by member, because a compiler may call memcpy to copy a whole struct. */
+/* Copies a gauge member by member, because a compiler may copy a whole struct by calling memcpy,
+ * which is outside the section. */
 REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct reflex_gauge *to)
 {
     const volatile struct reflex_gauge *g = from;
@@ -430,7 +431,7 @@ REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct refle
 }
 
 /* Updates the thread's copy of a gauge. While the loop writes the gauge, the thread keeps its old
- * copy; the loop waits until the thread no longer uses the old copy. */
+ * copy. The loop then waits until the thread no longer uses this copy. */
 REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
 {
     uint32_t seq = __atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST);
@@ -474,8 +475,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
     }
     if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
         release_all(r);
-    /* while the reflex is not allowed to kill, and after it has killed the job, it can sample less
-     * often */
+    /* the reflex can sample less often if it may not kill or has already killed the job */
     if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
         wait_us = 20000;
     return wait_us;

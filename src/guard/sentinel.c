@@ -55,8 +55,8 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
             open[n++] = fds[i];
     if (note->stream_pair[1] < 0 || n == 0)
         return;
-    /* receiving a message without a control buffer closes the fds in the message; here these are
-     * the output streams of the previous segment */
+    /* Removes the message of the previous segment, if the sentinel has not read it. Receiving it
+     * without a control buffer closes the fds in it. */
     while (recv(note->stream_pair[0], &one, 1, MSG_DONTWAIT) > 0)
         ;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
@@ -144,7 +144,7 @@ static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sen
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);
     }
-    /* the rest of the output is read after the job's exit */
+    /* after the job's exit, read the rest of its output */
     while (poll(fds, SENTINEL_STREAMS, 0) > 0)
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);

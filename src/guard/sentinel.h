@@ -17,12 +17,12 @@ enum { SENTINEL_STREAMS = 3 };
 struct sentinel_note {
     char socket_folder[128];        /* folder of the marks socket, or "" */
     char cgroup[GUARD_CGROUP_PATH]; /* folder of the job's cgroup, or "" */
-    bool finished;                  /* run.json already contains the end of the job */
+    bool finished;                  /* the end of the job is already in run.json */
     bool keep;         /* --keep-on-exit: the job continues if its supervisor is killed */
     pid_t job;         /* pid of the job's first process; 0 if it has not started */
     char log_name[40]; /* name of the current log file in the run folder, or "" */
-    /* a socket pair; the supervisor sends the fds of the job's output streams through [1]; -1 if
-     * not used */
+    /* A socket pair: the supervisor sends the fds of the job's output streams to [1], and the
+     * sentinel reads them from [0]. -1 if not used. */
     int stream_pair[2];
 };
 
@@ -34,9 +34,10 @@ struct sentinel_note *sentinel_note_new(bool keep);
 void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, size_t count);
 
 struct sentinel_end {
-    bool is_lost;      /* the supervisor did not exit with status 0 */
-    int ended;         /* number of processes to which the sentinel sent SIGTERM */
-    bool was_kept;     /* --keep-on-exit: the job continued, and has exited since */
+    bool is_lost; /* the supervisor did not exit with status 0 */
+    int ended;    /* number of processes to which the sentinel sent SIGTERM */
+    /* --keep-on-exit: the job continued after the supervisor's death, and has exited by now */
+    bool was_kept;
     bool status_known; /* whether `status` is known */
     int status;        /* wait status of the job's first process */
 };

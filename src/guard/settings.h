@@ -13,7 +13,8 @@
 enum restart_unit { RESTART_NEVER, RESTART_AFTER_NS, RESTART_AFTER_STEPS, RESTART_AT_BYTES };
 struct restart_every {
     enum restart_unit unit;
-    uint64_t value; /* nanoseconds, steps of the segment, or bytes of the job's memory */
+    /* depending on the unit: nanoseconds, steps of the segment, or bytes of the job's memory */
+    uint64_t value;
 };
 
 struct guard_settings {

@@ -21,8 +21,8 @@
 #include "proc/read.h"
 
 enum {
-    /* Maximum number of consecutive scans that only send SIGSTOP. A chain of processes that fork
-     * and exit has a new process at every scan, and would otherwise delay SIGKILL forever. */
+    /* Maximum number of scans in a row that only send SIGSTOP. Processes that fork and exit in a
+     * chain add a new process at every scan, and would otherwise put off SIGKILL for ever. */
     STOPS_MAX = 16,
     /* the wait before the next scan is 1/8 of the time since the set of processes last changed */
     WAIT_SHARE = 8,
@@ -46,13 +46,12 @@ struct scan {
     size_t count;
 };
 
-/* Sets `below` for each process that is to be signalled. */
+/* Sets `below` for each process of the scan that is to be signalled. */
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
-/* Signals PID if it is alive and is the process that the caller means. Its start time must be
- * *START_TICKS, unless START_TICKS is NULL. Its process group must be PGRP, unless PGRP is 0 or
- * less. The pidfd is opened before these checks, so that the signal reaches the process that was
- * checked. Returns 0, -ESRCH or -errno. */
+/* Signals the process PID if it is alive, its start time is *START_TICKS (unless START_TICKS is
+ * NULL), and its process group is PGRP (unless PGRP is 0 or less). The pidfd is opened before these
+ * checks, so that the signal reaches the process that was checked. Returns 0, -ESRCH or -errno. */
 static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                        int32_t pgrp, int signo)
 {
@@ -129,8 +128,8 @@ static void mark_below(struct scan *s, int32_t parent)
 }
 
 /* ---- killing processes that may fork as fast as they can ----
- * SIGSTOP is sent until a scan finds no new process: a process stopped with SIGSTOP does not fork,
- * does not free a slot of a process limit, and uses no CPU time. Then SIGKILL ends them all. */
+ * SIGSTOP is sent until a scan finds no new process: a stopped process does not fork, uses no CPU
+ * time, and keeps its slot in a process limit. Then SIGKILL ends all of them. */
 
 static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
 {
@@ -206,8 +205,8 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* Describe a process that is not a zombie, if there is one. If only zombies are left, each is
-     * the leader of a thread group with living threads. */
+    /* Choose a process that is not a zombie, if there is one. If there are only zombies, each of
+     * them is the leader of a thread group that has living threads. */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)

@@ -32,7 +32,8 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
 struct guard_kill {
     struct found *seen; /* processes that the last scan found, ordered by pid */
     size_t count;
-    unsigned stops; /* number of scans since the last SIGKILL; each of them found new processes */
+    /* number of scans in a row that sent SIGSTOP because they found new processes */
+    unsigned stops;
     uint64_t changed_ns; /* time at which the set of processes last changed */
     uint64_t wait_ns;    /* how long to wait before the next call */
 };
@@ -56,7 +57,8 @@ void guard_kill_fini(struct guard_kill *k);
  * processes to which SIGTERM was sent, or -EXDEV. */
 int guard_end_all(const struct proc_root *root, uint64_t grace_ns);
 
-/* Signs by which to recognize processes of a job whose supervisor and sentinel were both killed. */
+/* Properties that identify the processes of a job whose supervisor and sentinel were both
+ * killed. */
 struct stray_signs {
     /* value of EBB_RUN_DIR in the initial environment of the job's processes */
     const char *run_dir;
