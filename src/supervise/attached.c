@@ -14,9 +14,9 @@
 #include "supervise/job.h"
 
 struct attached {
-    struct job job; /* the first member, so that callbacks of a job also accept an attached job */
-    /* replaces the memory that other jobs share with their sentinel; an attached job has no
-     * sentinel */
+    /* must be first: callbacks that receive a pointer to a job also receive attached jobs */
+    struct job job;
+    /* stands for the memory shared with a sentinel, because an attached job has no sentinel */
     struct sentinel_note note;
     struct attached_callbacks callbacks;
 };
@@ -79,8 +79,7 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     j->started_ns = j->now.started_ns = clock_mono_ns();
     j->started_wall_ns = j->now.started_wall_ns = clock_wall_ns();
     engine_limits_of(j->engine, pid);
-    /* the guard must be ready before engine_watch_pid is called, whose events add processes to the
-     * guard */
+    /* the guard must exist before engine_watch_pid, whose events add processes to the guard */
     job_guard_begin(j);
     r = engine_watch_pid(j->engine, pid, err);
     if (r < 0)

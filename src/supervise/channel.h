@@ -10,9 +10,9 @@
 enum channel_type {
     /* frames that the supervisor sends: */
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
-    /* the rest of the standard output of a job that has exited, if the client's pipe is full */
+    /* standard output that is left when the job has exited, because the client's pipe was full */
     CHANNEL_OUT = 'o',
-    /* the rest of the standard error of such a job */
+    /* standard error that is left in the same way */
     CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped by a stop signal, for example after Ctrl-Z */

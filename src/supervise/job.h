@@ -47,15 +47,17 @@ struct job {
     } termination;
     struct job_segment now;
     struct job_end end;
-    uint64_t started_ns, started_wall_ns; /* start of the first segment, according to two clocks */
-    struct outcome outcome;               /* the content of run.json so far */
+    /* start of the first segment: monotonic time and wall-clock time */
+    uint64_t started_ns, started_wall_ns;
+    struct outcome outcome; /* the content of run.json so far */
     struct step_sources step_sources;
     /* reason why the job was not restarted despite --restart; "" if there is none */
     char no_restart[160];
     int exec_error;
     struct err failure;  /* reason why ebb could not start the job */
     struct err no_marks; /* reason why there is no marks socket */
-    /* run.json has been written for the first time, at the start of the job */
+    /* false until run.json has been written at the start of the job, and again when the list of
+     * ranks changes */
     bool is_announced;
     uint64_t announce_ns; /* time at which to retry writing run.json after a failure */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
@@ -73,7 +75,8 @@ void job_on_mark(void *user, const struct mark *mark);
 void job_on_tick(void *user, uint64_t now_ns);
 void job_on_process(void *user, const struct proc_event *event);
 void job_record(struct job *j); /* starts the recording */
-/* Writes run.json, which contains the sockets' paths, unless it was written before. */
+/* Writes run.json for the first time, with the paths of the sockets. Has no effect later, unless
+ * the ranks change. */
 void job_announce(struct job *j, uint64_t now_ns);
 
 /* ---- job_json.c: run.json ---- */

@@ -16,8 +16,7 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* the job is paused when the client has this many unread bytes */
-    /* maximum number of unread bytes after the job has exited; about the capacity of the job's
-     * pipes */
+    /* as CLIENT_BACKLOG, but after the job has exited; about the capacity of the job's pipes */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };
@@ -56,7 +55,7 @@ void job_client_leave(struct job *j)
 {
     channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    /* the kernel still delivers all frames that are in the socket's buffer, so none are lost when
+    /* no frame is lost: the kernel delivers everything that is in the socket's buffer, even after
      * the socket is closed */
     if (!j->client.is_gone)
         client_lost(j);
@@ -100,8 +99,8 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Wakes the client until the client reports that it is running again. One attempt is not enough,
- * because the client may stop itself after that attempt. */
+/* Wakes the client, again and again until it reports that it is running. One attempt is not enough,
+ * because the client may stop itself just after it. */
 static void on_wake(void *user, uint64_t now_ns)
 {
     struct job *j = user;
@@ -114,8 +113,8 @@ static void on_wake(void *user, uint64_t now_ns)
 
 /* ---- frames from the client ---- */
 
-/* Writes typed input to the job's terminal. The client limits the amount of unacknowledged input,
- * so the supervisor can always read the client's frames, which include signals. */
+/* Writes typed input to the job's terminal. The supervisor never stops reading the client's frames,
+ * because these include signals; instead, the client limits its amount of unacknowledged input. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;

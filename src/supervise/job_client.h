@@ -13,8 +13,8 @@ struct loop_source;
 struct job_client {
     struct channel channel;
     struct loop_source *source, *wake_timer;
-    /* pidfd of the client, through which it is woken when the job continues after a stop signal; -1
-     * if there is no client */
+    /* pidfd of the client; used to wake the client when a stopped job continues; -1 if there is no
+     * client */
     int pidfd;
     /* the client has stopped itself and has not reported that it is running again */
     bool is_stopped;

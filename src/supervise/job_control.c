@@ -28,9 +28,10 @@ enum {
     BACKLOG_MAX = 1 << 20,
     REQUEST_MAX = 64 << 10, /* maximum size of one request */
     LOG_MS = 200,           /* minimum interval between messages about the length of the log */
-    STATE_MS = 1000,        /* minimum interval between states that differ only in progress */
-    STEP_MS = 50,           /* minimum interval between step marks */
-    MARKS_PER_S = 100,      /* maximum rate of other marks */
+    /* minimum interval between two state messages that differ only in progress */
+    STATE_MS = 1000,
+    STEP_MS = 50,      /* minimum interval between two messages about step marks */
+    MARKS_PER_S = 100, /* maximum rate of messages about other marks */
     GRACE_DEFAULT_S = 10,
     GRACE_MAX_S = 24 * 3600,
 };
@@ -111,7 +112,8 @@ static void send_all(struct job *j, json_t *doc, bool may_drop)
         if (peer_has_room(p) || !may_drop)
             channel_queue(&p->channel, CHANNEL_MESSAGE, text.data, text.len);
         if (p->channel.out.len > BACKLOG_MAX)
-            peer_close(p); /* the reader receives the current state when it reconnects */
+            /* nothing is lost: when the reader connects again, it receives the current state */
+            peer_close(p);
         else
             peer_flush(p);
     }
@@ -196,8 +198,8 @@ static void on_peer(void *user, int fd, uint32_t events)
 
 /* ---- the socket ---- */
 
-/* True if the peer belongs to the same user or root. The folder's mode already excludes other
- * users, but that mode may be changed. */
+/* True if the peer belongs to our own user or root. The folder's mode already excludes other users,
+ * but somebody may have changed the mode. */
 static bool may_connect(int fd)
 {
     struct ucred who;
@@ -207,7 +209,7 @@ static bool may_connect(int fd)
 }
 
 /* Finds an entry for a new connection. If none is free, closes the oldest connection. Otherwise
- * processes of the job could occupy all entries, so that a restarted server could not connect to
+ * processes of the job could occupy all entries, and a restarted server could not connect and
  * cancel the job. */
 static struct peer *free_peer(struct job_control *c)
 {

@@ -36,9 +36,9 @@ static bool is_end_signal(int signo)
 void job_signal(struct job *j, int signo)
 {
     const struct proc_root *root = j->options->engine.root;
-    if (j->options->node) /* the ranks receive signals from their own `ebb run` */
+    if (j->options->node) /* each rank receives signals through its own `ebb run` */
         return;
-    /* is_last, which prevents a restart, is set even if the job has already exited */
+    /* prevents a restart, also of a job that has already exited */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
@@ -100,8 +100,9 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* Stores the peak memory of a reaped child if it is above the supervisor's own peak. Until exec the
- * child was a copy of the supervisor, so a smaller ru_maxrss may come from that time. */
+/* Stores the peak memory of a reaped child, unless it is below the supervisor's own peak. Before
+ * its exec, the child was a copy of the supervisor, so a small ru_maxrss may be the supervisor's
+ * memory. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -265,7 +266,7 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    /* keep the cause of a job that exited before it was cancelled */
+    /* a job that exited before this request keeps its cause */
     if (is_first && !j->now.exited) {
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;

@@ -23,15 +23,15 @@ struct job_end {
 };
 
 int job_signals_start(struct job *j);
-/* Ignores terminating signals from now on. The loop restores the signal mask when it ends, and a
- * signal that is pending then must not kill the supervisor. */
+/* Ignores terminating signals from now on. Otherwise a pending signal would kill the supervisor
+ * when the loop restores the signal mask at its end. */
 void job_signals_ignore(void);
 /* Forwards a signal from the user to the job. Signals that a terminal sends to a whole process
  * group are sent to the job's whole process group. */
 void job_signal(struct job *j, int signo);
-/* Interprets keys that the user typed while the job is being stopped, or after it has exited. At
- * that point the job's terminal no longer turns Ctrl-C into a signal that the supervisor
- * notices. */
+/* Handles Ctrl-C and Ctrl-\ in typed keys while the job is being stopped or after it has exited.
+ * The terminal then no longer turns them into signals to the job, which the supervisor would
+ * notice. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is

@@ -22,16 +22,17 @@ enum {
     STATE_S = 5,
     FOLDER_REQUEST_MAX = 64 << 10,
     FOLDER_STACK_BYTES = 128 << 10,
-    FOLDER_JOIN_S = 2, /* maximum wait for the thread, whose disk access may hang */
+    FOLDER_JOIN_S = 2, /* maximum wait for the thread to end, because its disk access may hang */
 };
 
 struct job_folder {
     struct loop_source *timer;
     pthread_t thread;
     bool has_thread;
-    uint64_t state_ns;    /* time at which state.json was last generated */
-    const char *state;    /* the state in the last state.json */
-    json_t *answer;       /* answer to the last request, or NULL */
+    uint64_t state_ns; /* time at which state.json was last generated */
+    const char *state; /* the state in the last state.json */
+    /* answer to the last request, until it is written to state.json; otherwise NULL */
+    json_t *answer;
     json_int_t id;        /* id of the last request, so that the request is not carried out twice */
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
@@ -76,7 +77,7 @@ static void *use_folder(void *user)
             pthread_cond_timedwait(&f->changed, &f->lock, &until);
     }
     pthread_mutex_unlock(&f->lock);
-    /* from now on, readers find the end of the job in run.json */
+    /* state.json is no longer needed, because run.json now contains the end of the job */
     unlinkat(folder, JOB_FOLDER_STATE, 0);
     unlinkat(folder, JOB_FOLDER_REQUEST, 0);
     return NULL;
@@ -109,8 +110,7 @@ static void add_message(json_t *list, json_t *message)
         json_array_append_new(list, message);
 }
 
-/* Generates the next version of state.json. The answer to a request is included in only one
- * version. */
+/* Generates the next version of state.json. The answer to a request is written only once. */
 static void publish_folder(struct job *j, struct job_folder *f, uint64_t now_ns)
 {
     struct buf text = {0}, old;

@@ -45,8 +45,8 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
 {
     char why[CHECKPOINT_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
-    /* the ladder has no active trigger, so the user, another node or the time limit caused the
-     * request */
+    /* if no trigger is active, the request came from the user, from another node or from the time
+     * limit */
     g->is_requested = g->ladder.trigger == LADDER_BY_NOTHING;
     if (checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
         job_notifyf(j, "guard: cannot request a checkpoint: %s", why);
@@ -56,7 +56,7 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
     be_alert(j, now_ns);
 }
 
-/* Returns the trigger of the checkpoint in progress, as a word. */
+/* Returns the trigger that caused the checkpoint in progress, as a word. */
 static const char *requested_by(const struct job_guard *g)
 {
     return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
@@ -255,8 +255,8 @@ void job_guard_on_reflex(void *user, int fd, uint32_t events)
 
 /* ---- acknowledgements ---- */
 
-/* Stores how much memory this checkpoint needed, so that the next one is requested while that much
- * memory is left. */
+/* Called when a checkpoint is written: stores how much memory it needed, so that the next one is
+ * requested while that much memory is available. */
 static void save_ended(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -346,7 +346,7 @@ static void note_step(struct job_segment *n, const struct mark *mark)
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
     if (!n->progress.has_step ||
-        /* another training stage may count its steps from 0 again */
+        /* a smaller step than the first: another training stage counts from 0 again */
         mark->step < n->progress.first_step)
         n->progress.first_step = mark->step;
     n->progress.has_step = true;

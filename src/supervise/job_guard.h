@@ -25,8 +25,8 @@ struct job_guard {
     struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
     bool is_alert; /* the alert timer is running */
-    /* the checkpoint was requested by the user, another node or the time limit, not by a trigger of
-     * the ladder */
+    /* true if the user, another node or the time limit caused the checkpoint request; false if a
+     * trigger of the ladder did */
     bool is_requested;
     struct timing timing;
     struct checkpoint checkpoint;
@@ -39,11 +39,10 @@ struct job_guard {
     char effective_dir[4096];
     /* the cgroup files that the reflex reads for the effective limit */
     struct limit_fds effective_fds;
-    /* gauges as passed to the reflex */
+    /* copies of the gauges that the reflex uses */
     struct reflex_gauge gauge[REFLEX_GAUGES];
     bool has_left; /* some processes of the job are outside its cgroup */
-    /* reason why the job has no cgroup, or why its cgroup has no limit; "" if there is no
-     * problem */
+    /* why the job has no cgroup, or a cgroup without a limit; "" if there is no problem */
     char no_cgroup[256];
 };
 

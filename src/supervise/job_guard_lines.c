@@ -8,8 +8,8 @@
 
 #include "proc/limit.h"
 
-/* Sets the alarm threshold, which includes the memory that a checkpoint needs, and the kill
- * threshold. */
+/* Sets the alarm and kill thresholds. The alarm threshold includes the memory that a checkpoint
+ * needs. */
 void job_guard_set_lines(struct job_guard *g, unsigned which)
 {
     struct reflex_gauge *gauge = &g->gauge[which];
@@ -20,7 +20,7 @@ void job_guard_set_lines(struct job_guard *g, unsigned which)
     reflex_gauge(g->reflex, which, gauge);
 }
 
-/* Measures the job's memory by the charge of its cgroup, unless processes have left the cgroup. */
+/* Measures the job's memory through its cgroup, unless processes have left the cgroup. */
 void job_guard_set_charge(struct job *j)
 {
     const struct guard_cgroup *c = &j->guard.cgroup;
@@ -106,8 +106,9 @@ void job_guard_ooms(struct job *j)
                     g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
 }
 
-/* From now on, compares the ancestor's OOM counter with its current value, because the effective
- * limit has moved to another cgroup. The other counters keep their starting values. */
+/* Called when the effective limit has moved to another cgroup. The counter of ancestor OOM kills
+ * then starts again from that cgroup's current value; the other counters keep their starting
+ * values. */
 static void follow_ooms(struct job *j)
 {
     const struct death_ooms before = j->now.ooms;
@@ -118,8 +119,8 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Updates the effective limit, which may have changed: a limit may be raised or lowered, and
- * another limit becomes effective if other processes use up the memory below it. */
+/* Updates the effective limit. A limit may have been raised or lowered, or a different limit may be
+ * effective now, because other processes have used up the memory below it. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

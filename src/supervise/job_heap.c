@@ -20,7 +20,8 @@
 #include "profile/collect.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
-/* interval between verdicts on the heap, and the share of a CPU that they may use (0.2 %) */
+/* minimum interval between verdicts on the heap, and the share of a CPU that they may use (0.2
+ * %) */
 enum { JUDGING_S = 2, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 
 /* An environment variable that contains a list of paths, and the characters that must not occur in
@@ -207,7 +208,7 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
         return;
     uint64_t begun = clock_thread_cpu_ns();
     engine_read_held(j->engine, j->options->rundir.path);
-    /* the interval between verdicts grows with the duration of the job */
+    /* the longer the job has run, the longer is the interval between verdicts */
     uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
     pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);

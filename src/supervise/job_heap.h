@@ -27,8 +27,8 @@ struct job_heap {
 /* Starts to collect the profiler's tables. Call this before the first segment. Reports failures to
  * the user. */
 void job_heap_begin(struct job *j);
-/* Call this before a segment starts: sets PYTHONPATH, and LD_PRELOAD and EBB_HEAP if the heap is
- * profiled. */
+/* Call this before a segment starts: sets PYTHONPATH. If the heap is profiled, also sets LD_PRELOAD
+ * and EBB_HEAP. */
 void job_heap_environment(const struct job *j);
 /* Sets the variables of the job environment (PYTHONPATH, LD_PRELOAD, EBB_HEAP) for a process that
  * the caller is about to start. If SHIM or LIBRARY is "", its variables are not set. */

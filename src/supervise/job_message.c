@@ -11,8 +11,8 @@
 
 enum { LARGEST = 16 }; /* maximum number of processes in a sample message */
 
-/* Copies value INDEX of a sample to M.FIELD. Sets M.has_FIELD to true if the sample contains this
- * value, else to false. */
+/* For value INDEX of a sample: sets M.has_FIELD to whether the sample contains the value, and
+ * M.FIELD to the value. */
 #define TAKE_SAMPLE(m, field, sample, index)                                                       \
     ((m).has_##field = sample_has(sample, index), (m).field = (sample)->v[index])
 

@@ -21,7 +21,7 @@ enum {
     READY_MS = 2500, /* maximum wait for nodes to confirm a request */
     REQUEUE_S = 15,  /* maximum duration of scontrol */
     LAST_BEAT_S = 2, /* maximum wait for the shared folder at the end */
-    /* maximum wait for the checkpoint that is requested when the job's time limit is near */
+    /* when the time limit is near: maximum wait for the requested checkpoint */
     CHECKPOINT_S = 60,
 };
 
@@ -34,8 +34,8 @@ struct job_node {
     struct node_request mine;
     struct node_request theirs; /* the request of another node, which this node answers */
     struct node_answers answers;
-    /* the request was made because the time limit is near; the job is requeued even if the
-     * checkpoint fails */
+    /* the time limit is near; the job is requeued even if the checkpoint that was requested for
+     * this reason fails */
     bool is_time_limit;
     pid_t requeue_pid; /* pid of scontrol, or 0 */
     bool has_requeued;
@@ -191,8 +191,8 @@ enum ladder_ack job_node_ack(const struct job *j)
     return n->answers.done >= n->answers.others ? LADDER_ACK_DONE : LADDER_ACK_STARTED;
 }
 
-/* If the time limit was the reason for a checkpoint request, requeues the job once that checkpoint
- * has been written or has failed. */
+/* If a checkpoint was requested because the time limit is near, requeues the job once the
+ * checkpoint has been written or has failed. */
 static void check_time_limit(struct job *j)
 {
     struct job_node *n = j->node;
@@ -288,7 +288,7 @@ static void on_node_timer(void *user, uint64_t now_ns)
     } else if (n->theirs.phase == NODE_STOP) {
         job_begin_ending(j, KILLING);
     } else if (n->mine.phase == NODE_READY) {
-        go(j); /* stop waiting: a node that has not confirmed may be dead */
+        go(j); /* do not wait any longer: a node that has not confirmed may be dead */
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
         job_notifyf(j, "guard: no checkpoint was written before the time limit");

@@ -165,8 +165,8 @@ static void stream_close(struct job_stream *st)
     st->is_large = false;
 }
 
-/* Called after the job has exited: sends the rest of the output over the channel. If the reader is
- * slow, only the client waits for it. */
+/* Called after the job has exited: sends the rest of the output over the channel, so that a slow
+ * reader delays only the client and not the supervisor. */
 static void send_rest_by_channel(struct job_stream *st)
 {
     st->is_by_channel = true;
@@ -224,7 +224,7 @@ static void on_pipe(void *user, int fd, uint32_t events)
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;
-    /* even a paused stream can report a hang-up */
+    /* a hang-up is reported even while the stream is paused */
     if (j->output.is_paused || st->is_full)
         return;
     size_t len = pass_on(st);
@@ -271,7 +271,7 @@ static void on_terminal(void *user, int fd, uint32_t events)
             stream_close(st);
         return;
     }
-    /* if no output stream is on the terminal, the terminal's output is only echoed input */
+    /* without an output stream on the terminal, all that it shows is echoed input */
     if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);

@@ -20,7 +20,7 @@
 
 enum {
     RANKS_MAX = 4096,
-    /* how many seconds to wait, after all ranks have ended, for ranks that start late */
+    /* after all known ranks have ended, wait this many seconds for ranks that start late */
     LATE_S = 3,
 };
 
@@ -59,14 +59,15 @@ static void list_changed(struct job *j)
 
 /* ---- the end of the node's run ---- */
 
-/* Kills the process that stands in for the job, so that the segment ends like any other. */
+/* Ends the node's segment as that of any other job ends, by the exit of its process: kills the
+ * stand-in process (spawn_holder). */
 static void node_over(struct job *j)
 {
     struct job_ranks *r = j->ranks;
     if (r->is_over)
         return;
     r->is_over = true;
-    /* a rank that starts later cannot connect and starts a new supervisor */
+    /* a rank that starts later cannot connect here, so its `ebb run` starts a new supervisor */
     loop_remove(r->listen_source);
     r->listen_source = NULL;
     close(j->options->node->listen_fd);
@@ -207,8 +208,8 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);
-    /* this rank keeps the node's run going, so clients that waited for the end of the run may
-     * exit */
+    /* the clients that waited for the end of the node's run may exit, because this rank now keeps
+     * the run going */
     release_waiting(j->ranks);
     rank_link_send(c->fd, environment_json(j));
 }

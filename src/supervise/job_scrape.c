@@ -70,8 +70,8 @@ static void reader_close(struct reader *r)
     r->source = NULL;
 }
 
-/* Sends as much of an answer as the socket's buffer accepts. A client that reads its answers always
- * leaves enough space. */
+/* Sends the answer without waiting. If the client does not read its answers, the socket's buffer
+ * may be full, and the rest of the answer is dropped. */
 static void reader_answer(struct reader *r, const char *status)
 {
     struct buf body = {0}, out = {0};
@@ -162,7 +162,7 @@ static void *write_file(void *user)
         s->error = r;
     }
     pthread_mutex_unlock(&s->lock);
-    /* readers of the file would mistake its last values for current ones */
+    /* The file is removed, because readers would mistake its last values for current ones. */
     unlinkat(folder, base, 0);
     return NULL;
 }

@@ -45,7 +45,8 @@ static void put_env(const char *name, const char *value)
     if (value)
         setenv(name, value, 1);
     else
-        unsetenv(name); /* the variable is already set if this ebb runs under another ebb */
+        /* if this ebb runs under another ebb, the other ebb may have set the variable */
+        unsetenv(name);
 }
 
 /* Sets the documented environment variables, and no others. */
@@ -241,8 +242,8 @@ static void keep_segment(struct job *j)
 
 /* ---- restarting ---- */
 
-/* If the guard was stopping the job, but the job exited with status 0 after its last step, clears
- * the cause, because the job has finished. */
+/* Clears the cause if the job has finished after all: the guard was stopping it, but it exited with
+ * status 0 after its last step. */
 static void clear_cause_if_finished(struct job_segment *n)
 {
     bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&

@@ -18,8 +18,8 @@
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-/* maximum size of run.json; a larger or invalid file is replaced by a file that contains only the
- * end of the job */
+/* maximum size of run.json; if the file is larger or invalid, it is replaced by one that contains
+ * only the end of the job */
 enum { JSON_MAX = 2 << 20 };
 
 int lost_take_lock(int64_t lock_fd, struct err *err)

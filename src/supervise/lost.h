@@ -17,8 +17,8 @@ int lost_take_lock(int64_t lock_fd, struct err *err);
  * from a later process with the same pid. */
 void lost_sign_lock(const struct proc_root *root, int lock_fd);
 
-/* Returns the end of a job for CAUSE_SUPERVISOR or CAUSE_SENTINEL. The caller need not free
- * anything in it. */
+/* Returns what run.json contains as the end of a job, for CAUSE_SUPERVISOR or CAUSE_SENTINEL. The
+ * result refers only to constants, so it need not be freed. */
 struct outcome_end lost_end(enum cause cause, int left_behind);
 /* Writes END to run.json in the folder RUNDIR_FD. Does nothing if the fd is -1. */
 void lost_write(int rundir_fd, const struct outcome_end *end);

@@ -58,8 +58,8 @@ struct node_bus {
     char host[65];
     pthread_t thread;
     pthread_mutex_t lock;
-    /* wakes the thread; after the thread has ended, wakes the event loop, which waits for the end
-     * of the thread */
+    /* wakes the thread; after the thread's end, wakes the event loop that waits for it in
+     * node_bus_free */
     pthread_cond_t changed;
     /* members protected by LOCK: */
     json_t *beat; /* content of the next heartbeat */
@@ -71,7 +71,7 @@ struct node_bus {
     /* members used only by the thread, without LOCK: */
     struct bus_peer *peers;
     uint64_t seq, beat_ns;
-    bool has_read; /* the request file has been read */
+    bool has_read; /* the request file has been read at least once */
     /* id of a request that was already over when this supervisor started */
     char old_id[NODE_ID_MAX];
 };

@@ -23,6 +23,6 @@ enum { NODE_FOLDER_MAX = 32 };
 /* Creates job.json and the empty file `request` unless another node has created them. Then creates
  * this node's folder: node-NN, or node-NN.1 and so on if this node had supervisors before. */
 int node_folder_create(const struct node_folder_options *o, struct rundir *ret, struct err *err);
-/* Finds the latest folder of node NUMBER in the job's folder; each supervisor of that node has a
- * folder of its own. Returns false, with RET unchanged, if there is none. */
+/* Finds the latest folder of node NUMBER in the job's folder. A node has a folder for each of its
+ * supervisors. Returns false, with RET unchanged, if there is none. */
 bool node_folder_newest(int job_fd, uint32_t number, char ret[NODE_FOLDER_MAX]);

@@ -64,8 +64,8 @@ static bool read_slurm(rank_place_get_fn *get, struct rank_place *p)
     return true;
 }
 
-/* If torchrun runs under srun, torchrun's variables contain the ranks, and Slurm's variables
- * contain the nodes. */
+/* Reads torchrun's variables. If torchrun runs under srun, only the ranks are taken from them; the
+ * nodes come from Slurm's variables. */
 static bool read_torchrun(rank_place_get_fn *get, struct rank_place *p)
 {
     const char *id = get("TORCHELASTIC_RUN_ID"), *port = get("MASTER_PORT");
@@ -88,8 +88,8 @@ static bool read_torchrun(rank_place_get_fn *get, struct rank_place *p)
     return true;
 }
 
-/* A checksum of variables that are the same for all ranks of a step, but differ between launchers.
- */
+/* A checksum of variables that are equal for all ranks of one launch, but differ between
+ * launches. */
 static uint32_t launch_of(rank_place_get_fn *get)
 {
     static const char *const names[] = {"SLURM_WORKING_CLUSTER", "SLURM_SRUN_COMM_PORT",
@@ -114,8 +114,7 @@ bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret)
     else if (!p.is_slurm)
         return false;
     if (p.local_ranks == 0)
-        /* the number of ranks is unknown; 1 makes the supervisor wait only briefly for more
-         * ranks */
+        /* The number is unknown. With 1, the supervisor waits only briefly for further ranks. */
         p.local_ranks = 1;
     if (p.rank >= p.ranks || p.nodes < 1 || p.node >= p.nodes)
         return false;

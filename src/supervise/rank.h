@@ -19,7 +19,8 @@ struct rank_place {
     uint32_t node, nodes;
     uint32_t rank, ranks;             /* rank in the whole job, and number of ranks in the job */
     uint32_t local_rank, local_ranks; /* rank on this node, and number of ranks on this node */
-    /* distinguishes jobs that have equal ids but come from different clusters on one machine */
+    /* a checksum that distinguishes jobs with equal ids, for example of two clusters on one
+     * machine */
     uint32_t launch;
 };
 

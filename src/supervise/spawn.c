@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 
-/* more fds than the supervisor can have open when it starts the stand-in process */
+/* number of fds to close; larger than the number that the supervisor has open at that time */
 enum { HOLDER_FILES = 8192 };
 
 /* Both ends of the job's terminal and pipes, created before the fork. */
@@ -54,8 +54,8 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
     if (pair[1] < 0 || tcsetattr(pair[1], TCSANOW, &tty->termios) < 0 ||
         ioctl(pair[1], TIOCSWINSZ, &tty->size) < 0)
         return -errno;
-    /* TIOCSCTTY makes the pseudo-terminal the controlling terminal of the session, whose leader is
-     * the supervisor. The supervisor itself never reads from it. */
+    /* TIOCSCTTY makes the pseudo-terminal the controlling terminal of this session. The supervisor
+     * leads the session, but never reads from the terminal. */
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
@@ -114,8 +114,8 @@ static void connect_streams(const struct supervisor_options *o, const struct end
 }
 
 /* Executes the program. If it is a text file without "#!", runs it with the shell, as shells do.
- * Any other file that the kernel rejects is assumed to be a program for another CPU architecture,
- * so exec fails. */
+ * Any other file that the kernel rejects is probably a program for another CPU architecture, so the
+ * function fails. */
 void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {
     char head[128];
@@ -164,8 +164,8 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
 
 /* ---- in the parent ---- */
 
-/* Reads the error of exec from a pipe. If exec succeeds, the pipe is closed; if it fails, the child
- * writes errno into the pipe. */
+/* Returns the error of exec, read from a pipe. A successful exec closes the pipe; if exec fails,
+ * the child writes errno into it. */
 static int exec_error_of(int fd)
 {
     int error = 0;
@@ -220,8 +220,9 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
         return shell_argv ? r : -ENOMEM;
     }
     bool is_in_cgroup = false;
-    /* After a write to a cgroup's cgroup.kill, Linux 6.18 kills every process that starts in the
-     * cgroup, but not a process that is moved into it. */
+    /* A restarted job must not start in its cgroup: once cgroup.kill has been written, Linux 6.18
+     * kills every process that starts in the cgroup. It does not kill a process that is moved
+     * there. */
     pid_t pid = request->is_restart ? fork()
                                     : guard_cgroup_fork(request->options->engine.root,
                                                         request->cgroup, &is_in_cgroup);
@@ -258,7 +259,8 @@ int spawn_holder(struct spawned *ret)
         sigprocmask(SIG_SETMASK, &all, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_NAME, "ebb-node");
-        /* other processes wait for these inherited sockets to be closed */
+        /* closes all inherited fds, because other processes may wait for sockets among them to be
+         * closed */
         for (int fd = 0, end = (int)sysconf(_SC_OPEN_MAX); fd < end && fd < HOLDER_FILES; fd++)
             close(fd);
         for (;;)

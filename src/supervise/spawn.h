@@ -24,15 +24,15 @@ struct spawn_request {
     const sigset_t *mask; /* the job's signal mask */
     /* cgroup in which the job starts; may be guard_cgroup_none */
     const struct guard_cgroup *cgroup;
-    bool is_restart;   /* processes of an earlier segment may have been killed in CGROUP */
+    bool is_restart;   /* cgroup.kill may have been written for an earlier segment */
     int oom_score_adj; /* the job's oom_score_adj, which makes the OOM killer prefer the job */
 };
 
 /* Starts the job, which inherits the caller's environment. Returns 0 or -errno. If exec fails, no
  * process is left, and the function returns 0 and sets *ret_exec_error to -errno. */
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error);
-/* Starts a process that only waits to be killed. It stands in for the job if the job's ranks are
- * not children of the supervisor. */
+/* Starts a process that only waits to be killed. The supervisor of a node uses it in place of a
+ * job, because the ranks are not the supervisor's children. */
 int spawn_holder(struct spawned *ret);
 
 /* Returns a new array with the elements of ARGV followed by those of MORE, which may be NULL.

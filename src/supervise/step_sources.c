@@ -31,7 +31,7 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
         source->step = mark->step;
 }
 
-/* True if a hook's MARK refers to the steps that the process itself sends, and contains information
+/* True if a MARK of a hook refers to the steps that the process sends itself, and adds information
  * that the process has not sent. */
 static bool adds_something(const struct step_source *source, const struct mark *mark)
 {

@@ -42,7 +42,6 @@ void job_on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
-/* If the disk is full, tries again later. */
 void job_announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
@@ -116,7 +115,8 @@ static int set_up_job(struct job *j, struct err *err)
         job_scrape_start(j);
         job_folder_start(j);
     }
-    /* the ranks of a node are not descendants of the supervisor; they are added when they start */
+    /* the ranks of a node are not the supervisor's descendants, so each rank is added when it
+     * starts */
     return r < 0 || j->options->node ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
 
@@ -221,7 +221,6 @@ static int start(struct job *j)
     if (r == 0 && j->options->node)
         job_node_start(j);
     if (r == 0 && j->no_marks.text[0])
-        /* reports why there is no marks socket; the job runs anyway */
         job_notify(j, j->no_marks.text);
     return r;
 }
@@ -311,8 +310,9 @@ static void detach(const struct supervisor_options *options)
 }
 
 /* Becomes the sentinel. Closes all fds that belong to the client and the user, because other
- * programs may wait until they are closed. Ends a detached job if its supervisor is killed, even
- * with --keep-on-exit: nothing could cancel the job or watch its memory any more. */
+ * programs may wait until they are closed. If the supervisor of a detached job is killed, ends the
+ * job even with --keep-on-exit, because the job could no longer be cancelled and its memory would
+ * not be watched. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
                                   const struct supervisor_client *client)
 {

@@ -94,8 +94,8 @@ struct supervisor_options {
  * own ends. */
 struct supervisor_client {
     int fd; /* the channel */
-    /* [1] and [2] are pipes that carry the job's output, or -1. The client must not keep them
-     * locked for long: it may splice from them only into other pipes. */
+    /* [1] and [2] are pipes with the job's output, or -1. The client may splice from them only into
+     * other pipes, because splicing to anything else could keep them locked for long. */
     int stream[3];
     /* a pidfd that refers to the client, used by the supervisor; -1 in the client */
     int pidfd;
