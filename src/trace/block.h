@@ -20,9 +20,9 @@ enum {
 
 enum block_type {
     BLOCK_HEADER = 1, /* JSON object that describes the recording */
-    /* some of the records of block SEQ; PART is the byte offset of the first one */
+    /* part of the records of block SEQ; PART is the byte offset of this part in the records */
     BLOCK_RAW = 2,
-    /* all records of block SEQ as compressed columns, which replace the RAW blocks of SEQ */
+    /* all records of block SEQ, as compressed columns; replaces the RAW blocks of SEQ */
     BLOCK_SEALED = 3,
 };
 
@@ -53,7 +53,7 @@ size_t block_find(const uint8_t *bytes, size_t len);
  * Returns NULL for text and unknown kinds. */
 const char *block_guess_kind(const uint8_t *bytes, size_t len);
 
-/* ---- payloads: each is one zstd frame whose header states the size of its content ---- */
+/* ---- payloads: each is one zstd frame, with the size of its content in the frame header ---- */
 
 /* zstd's compression level, and log2 of the sizes of its window and tables. These sizes determine
  * how much memory zstd uses. */

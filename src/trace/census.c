@@ -17,7 +17,8 @@
 
 enum { CENSUS_BYTES_MAX = 16 << 20 };
 
-/* The pid in the name of a census file; 0 if NAME does not have the form NNNN-PID-STEP.json. */
+/* Returns the pid in the name of a census file, NNNN-PID-STEP.json, or 0 if NAME has another
+ * form. */
 static int32_t census_pid(const char *name)
 {
     const char *dash = strchr(name, '-'), *second = dash ? strchr(dash + 1, '-') : NULL;

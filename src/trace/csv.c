@@ -249,9 +249,9 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     struct span group = field(t, c->group), phase = field(t, c->phase);
     int r;
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
-        return 0; /* a blank line */
+        return 0; /* blank line */
     if (t->count < c->count && !t->has_newline)
-        return 0; /* the last line is incomplete because its writer was interrupted */
+        return 0; /* the writer of the last line was interrupted */
     if (t->count != c->count)
         return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
                        t->name, t->line, t->count, c->count);

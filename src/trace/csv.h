@@ -18,8 +18,8 @@ struct csv_options {
     const char *step_column; /* name of the step column (default: "step" if it exists) */
     /* name of the column whose values group the rows (default: "pid" if it exists) */
     const char *group;
-    /* unit of the values (default: the one in the name's suffix, _bytes, _kb, _mib…; B without
-     * suffix) */
+    /* unit of the values (default: the one in the column's name, such as _bytes, _kb or _mib, else
+     * B) */
     const char *unit;
     const char *marks_path; /* path of a JSON lines file with marks, or NULL */
     bool has_until;
@@ -27,7 +27,8 @@ struct csv_options {
 };
 
 /* Names of the units, for help texts and errors. K, M, G and T are powers of 1024, with or without
- * the "i": the kernel's kB is 1024 bytes, and nearly every monitoring script's MB is 1024 kB. */
+ * the "i", because the kernel's kB is 1024 bytes, and the MB of nearly every monitoring script is
+ * 1024 kB. */
 #define CSV_UNITS "B, kB, MB, GB, TB (powers of 1024; KiB, MiB, GiB, TiB are the same)"
 
 /* One row. Rows arrive in file order; has_t is false if the table has no time column. */
@@ -48,7 +49,8 @@ struct csv_row {
      * unknown */
     uint64_t steps_per_epoch, examples, batch;
 };
-typedef int csv_row_fn(void *user, const struct csv_row *row); /* a nonzero result stops reading */
+/* reading ends if the result is not 0 */
+typedef int csv_row_fn(void *user, const struct csv_row *row);
 
 /* Reads a table and calls FN for each row. Column names are compared exactly, then ignoring case.
  * Rows with an empty value, blank lines and an incomplete last line are skipped. Errors, reported

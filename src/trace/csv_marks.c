@@ -80,11 +80,11 @@ static int add_value(struct buf *out, const json_t *v)
         const char *text = json_string_value(v);
         size_t len = json_string_length(v);
         if (memchr(text, '\n', len) || memchr(text, '\0', len))
-            return -EBADMSG; /* a line break would end the value */
+            return -EBADMSG; /* a value must be on one line */
         buf_add(out, text, len);
         return 0;
     }
-    if (json_is_real(v)) { /* writes the step 120.0 as 120 */
+    if (json_is_real(v)) { /* 120.0 becomes 120, because a step may be written as a float */
         export_add_double(out, json_real_value(v));
         return 0;
     }
@@ -105,7 +105,7 @@ static bool is_own_key(const char *key)
     return false;
 }
 
-/* Appends one KEY=VALUE line. Each line is checked separately, so that an error message can contain
+/* Appends one KEY=VALUE line. The line is checked on its own, so that an error message can contain
  * the key. */
 static int add_pair(const struct lines *l, struct buf *out, const char *key, const json_t *v,
                     struct err *err)

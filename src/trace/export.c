@@ -33,7 +33,7 @@ void export_add_double(struct buf *out, double v)
         v = 0;
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, v);
-        char *point = strpbrk(s, ","); /* undoes the decimal comma of some locales */
+        char *point = strpbrk(s, ","); /* some locales have a decimal comma */
         if (point)
             *point = '.';
         if (number_parse_double(s, strlen(s), &again) == 0 && !(again < v) && !(again > v))

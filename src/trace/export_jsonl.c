@@ -202,8 +202,8 @@ static void jsonl_add_mark(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* Appends a note. The text of a note is normally JSON. Any other text, which a damaged or hostile
- * recording may contain, is appended as a string. */
+/* Appends a note. The text of a note is normally JSON. A damaged or hostile recording may contain
+ * other text, which is appended as a string. */
 static int jsonl_add_note(struct export *e, const struct trace_item *item)
 {
     json_t *data = json_parse(item->note.text, item->note.len, NULL);
@@ -246,8 +246,8 @@ static int jsonl_add_header(struct export *e)
     return r;
 }
 
-/* Appends the extent of the damage, if any, so that readers of the export know that data are
- * missing. */
+/* Appends how much of the recording is damaged, if any, so that readers of the export know that
+ * data are missing. */
 static void jsonl_add_damage(struct export *e)
 {
     struct trace_reader_damage d;

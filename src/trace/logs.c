@@ -160,8 +160,8 @@ static bool parse_name(const char *name, uint64_t *ret)
     return strcmp(name, again) == 0;
 }
 
-/* The start offsets of three pieces that a search for OFFSET needs: the last piece that begins at
- * or before OFFSET, the first piece that begins after OFFSET, and the newest piece. */
+/* The start offsets of the pieces that matter in a search for OFFSET: the last piece that begins at
+ * or before OFFSET, the first piece that begins after it, and the newest piece. */
 struct found {
     bool has_at, has_behind, has_any;
     uint64_t at, behind, newest;
@@ -199,7 +199,7 @@ static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
         pieces++;
     }
     closedir(dir);
-    /* the listing stopped early, so it may lack log.txt */
+    /* not all entries were read; log.txt may be among the others */
     if (entries == ENTRIES_MAX)
         consider(ret, 0, offset);
     return pieces > FOREIGN_MAX ? -EMFILE : 0;

@@ -41,12 +41,14 @@ struct trace_reader {
     uint64_t seq;       /* seq of the block being read; 0 before the first */
     size_t at;          /* index in `order` of the first block with this seq */
     uint64_t delivered; /* number of records of this block that have been returned */
-    /* number of records of the sealed block to skip, because they were returned from raw parts
-     * before the writer sealed the block */
+    /* number of records at the start of the sealed block to skip, because they were already
+     * returned from raw parts */
     uint64_t skip;
-    uint32_t raw_at;   /* in raw parts: byte offset of the next part in this block's records */
+    /* in raw parts: expected PART of the next raw block, which is the number of record bytes read
+     * so far */
+    uint32_t raw_at;
     size_t raw_next;   /* index in `order` of the next raw part to try */
-    bool sealed_tried; /* the reader has already tried to open a sealed form of this block */
+    bool sealed_tried; /* opening a sealed form of this block was already tried */
     bool broken;       /* nothing more can be read from this block */
     uint64_t lost_blocks;
     struct sealed *sealed; /* NULL while reading raw parts */

@@ -17,7 +17,7 @@ enum record_type {
     RECORD_ENTITY = 3, /* kind, id and name of an entity */
     RECORD_MARK = 4,   /* pid and text */
     RECORD_NOTE = 5,   /* kind and text */
-    /* kind and id of an entity, to which the next free row index of this block is assigned */
+    /* kind and id of an entity; gives the entity the next free row index of this block */
     RECORD_USE = 6,
     RECORD_TICK = 7, /* the rows of a tick */
 };
@@ -31,7 +31,7 @@ enum {
 
 /* The readings of one entity at one tick. v[f] is valid only if bit f of `read` is set. */
 struct record_row {
-    uint32_t kind; /* kind of the entity, which this version of ebb may not know */
+    uint32_t kind; /* kind of the entity; may be unknown to this version of ebb */
     uint32_t id;
     uint32_t index; /* the entity's row index in this block */
     uint32_t read;

@@ -19,8 +19,8 @@ struct replay_entity {
     struct sample sample;
 };
 
-/* An event that happened in a lost block. It is found by comparing the entities known before that
- * block with the list at the beginning of the next block. */
+/* An event that happened in a lost block. It is reconstructed by comparing the entities known
+ * before that block with the list at the beginning of the next block. */
 struct replay_pending {
     struct replay_entity *entity;
     enum process_event_kind event; /* for processes only */
@@ -388,7 +388,7 @@ int replay_apply(struct replay *r, const struct record *record, struct trace_ite
     case RECORD_TICK:
         return apply_tick(r, record, ret);
     default:
-        return 0; /* a record type that a later minor version added */
+        return 0; /* a later minor version of the format has added this record type */
     }
 }
 

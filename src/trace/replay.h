@@ -28,8 +28,8 @@ struct replay {
 };
 
 void replay_fini(struct replay *r);
-/* Converts one record. Returns 1 and sets *ret; 0 if no item results from the record; -EBADMSG or
- * -ENOMEM. Before each call, replay_pending must be called until it returns false. */
+/* Converts one record. Returns 1 and sets *ret; 0 if the record results in no item; -EBADMSG or
+ * -ENOMEM. Before each call, the caller must call replay_pending until it returns false. */
 int replay_apply(struct replay *r, const struct record *record, struct trace_item *ret);
 /* Returns the next event of a lost block, reconstructed from the list at the beginning of the
  * following block. Returns false if no event is left. */

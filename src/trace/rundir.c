@@ -192,7 +192,7 @@ static int is_signed_with(int dir, const char *folder_id)
     if (len < 0 && errno == ENOENT)
         return folder_id[0] == '\0';
     if (len < 0)
-        return errno == EINVAL ? 0 : -errno; /* EINVAL: a file that is not a link */
+        return errno == EINVAL ? 0 : -errno; /* EINVAL: the file is not a link */
     return (size_t)len == strlen(folder_id) && memcmp(target, folder_id, (size_t)len) == 0;
 }
 
@@ -210,7 +210,7 @@ int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
 
 void rundir_fini(struct rundir *dir)
 {
-    if (dir->fd >= 0 && dir->path[0]) /* a zeroed struct has fd 0 but no open folder */
+    if (dir->fd >= 0 && dir->path[0]) /* in a zeroed struct, fd is 0 but no folder is open */
         close(dir->fd);
     dir->fd = -1;
     dir->path[0] = '\0';

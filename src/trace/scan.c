@@ -39,7 +39,7 @@ static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 struct scanner {
     int fd;
     uint64_t size;
-    uint64_t work_left; /* number of payload bytes that may still be checked */
+    uint64_t work_left; /* limit on the payload bytes that are still checked */
     uint64_t window_at;
     size_t window_len;
     uint8_t window[CHUNK_BYTES]; /* window of the file in which block headers are searched */
@@ -80,7 +80,8 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
         return 0;
     at += BLOCK_HEAD_BYTES;
-    /* forged headers cause payloads to be checked in vain; work_left limits their total size */
+    /* If headers are forged, payloads are checked in vain. work_left limits the total size of these
+     * payloads. */
     if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
         return 0;
     sc->work_left -= head.stored_len;

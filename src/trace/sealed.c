@@ -27,7 +27,8 @@ struct sealed {
     struct slice *slices;
     size_t slice_count;
     uint64_t *times;
-    /* starts[i] is the index of the first cell of tick i; its cells end before starts[i + 1] */
+    /* starts[i] is the index of the first cell of tick i, and starts[i + 1] is the end of its
+     * cells */
     uint32_t *starts;
     struct cell *cells;
     size_t tick_count, cell_count, tick;
@@ -178,8 +179,8 @@ static int count_per_tick(struct sealed *s)
     return 0;
 }
 
-/* Sorts the cells by tick. Storing the cells advances each tick's start to that of the next tick,
- * so the starts are shifted back at the end. */
+/* Sorts the cells by tick. Each stored cell advances the start of its tick, so in the end starts[i]
+ * is the start of tick i + 1. The starts are therefore shifted back. */
 static int scatter(struct sealed *s)
 {
     for (size_t i = 0; i < s->slice_count; i++) {

@@ -10,7 +10,7 @@
 enum {
     SEALED_CELLS_MAX = 1 << 22,
     SEALED_TICKS_MAX = 1 << 22,
-    /* number by which the file format identifies the stale bits, independent of
+    /* field number of the stale bits in the file format, which does not depend on
      * SAMPLE_FIELDS_MAX */
     SEALED_STALE_FIELD = 31,
 };

@@ -18,7 +18,7 @@ struct column {
 
 struct packer {
     struct record_decoder decoder;
-    /* in order of entity and field while cells are counted and copied; sorted differently before
+    /* ordered by entity and field while cells are counted and copied, and by kind and field for
      * compression */
     struct column *columns;
     size_t column_count;
@@ -89,7 +89,7 @@ static int count_columns(struct packer *p, struct cur records)
         c->field = field == RECORD_STALE_COLUMN ? SEALED_STALE_FIELD : field;
         c->at = at;
         at += c->count;
-        /* reset, because put_cell counts the cells again */
+        /* put_cell counts the cells again */
         c->count = 0;
     }
     return e;
@@ -158,12 +158,12 @@ static int compare_columns(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Writes the ticks of the readings as runs of equally spaced ticks: pairs of (distance - 1,
- * length). */
+/* Writes the ticks at which the column has readings, as runs of equally spaced ticks. Each run is a
+ * pair: the distance minus 1, and the length of the run. */
 static void put_gaps(struct packer *p, const struct column *c)
 {
     const uint32_t *ticks = p->ticks + c->at;
-    uint32_t before = UINT32_MAX; /* unsigned -1, so that tick 0 has the distance 1 */
+    uint32_t before = UINT32_MAX; /* -1, so that the distance of tick 0 is 1 */
     for (uint32_t i = 0; i < c->count;) {
         uint32_t gap = ticks[i] - before, run = 1;
         while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)

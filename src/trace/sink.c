@@ -205,7 +205,7 @@ static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    /* a successful sync does not prove that the disk works, because there may have been nothing to
+    /* a successful sync does not show that the disk works again: there may have been nothing to
      * sync */
     if (e < 0 || op->kind != OP_SYNC)
         st->failing = e < 0;

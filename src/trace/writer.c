@@ -29,12 +29,11 @@ enum {
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
     /* if more bytes than this wait for the disk, marks are dropped, to leave room for samples */
     BACKLOG_BYTES = 1024 * 1024,
-    /* if the record buffer is larger than eight times this size after a block, it is freed */
+    /* a record buffer larger than eight times this size is freed at the end of its block */
     BYTES_KEPT = 64 * 1024,
     QUEUE_BYTES = 2 * 1024 * 1024,
     MARK_BURST_S = 8, /* a burst of marks may spend the budget of this many seconds */
-    /* the budget is halved after every N bytes of marks, where N is the number of bytes that the
-     * initial budget allows in this many seconds */
+    /* The budget is halved each time marks have used this many seconds of the initial budget. */
     MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S
@@ -196,7 +195,7 @@ void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_ev
 void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_entity_kind kind,
                          uint32_t id, const char *name)
 {
-    assert(kind != ENTITY_PROCESS); /* processes are added with trace_writer_process */
+    assert(kind != ENTITY_PROCESS);
     block_begin(w, t_ns);
     buf_clear(&w->body);
     buf_add_varint(&w->body, (uint64_t)kind);
@@ -340,7 +339,7 @@ void trace_writer_tick_end(struct trace_writer *w)
 {
     assert(w->in_tick);
     w->in_tick = false;
-    w->cells++; /* the tick itself counts as a cell, in case it has no readings */
+    w->cells++; /* each tick counts as a cell too, because it may have no readings */
     buf_clear(&w->body);
     buf_add_varint(&w->body, w->tick_rows);
     buf_add(&w->body, w->rows.data, w->rows.len);

@@ -26,10 +26,10 @@ struct trace_writer_options {
      * block, and are lost if the disk remains too slow */
     size_t memory_bytes;
     /* Budget for marks in bytes per second; 0 means unlimited. A burst may spend the budget of 8 s.
-     * The budget is halved each time marks have used the initial budget of 4096 s, so that the
-     * recording grows ever more slowly. Steps and substeps may spend only half of a burst, because
-     * the next step supersedes them. Marks beyond the budget are dropped and counted, both in the
-     * status and in notes. */
+     * The budget is halved each time marks have used 4096 s of the initial budget, so that the
+     * recording grows more and more slowly. Steps and substeps may spend only half of a burst,
+     * because they matter least: the next step supersedes them. Marks beyond the budget are dropped
+     * and counted, both in the status and in notes. */
     uint64_t mark_bytes_per_s;
 };
 
@@ -42,8 +42,8 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
                      struct err *err);
 
 /* The functions below never fail or block; errors appear in the status. If T_NS is earlier than in
- * the previous call, the previous value is used. The INFO of an exit is not written: readers return
- * the last known INFO. */
+ * the previous call, the previous value is used. For the exit of a process, INFO is not written:
+ * readers return the last INFO that was. */
 void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
                           uint32_t slot, const struct process_info *info);
 /* Returns false if the mark was dropped because of the budget. */

@@ -122,8 +122,8 @@ static bool is_full(const struct trace_writer *w, unsigned times)
 }
 
 /* Replaces the raw parts on the disk by the sealed block. The raw parts are kept if the block
- * cannot be packed or would not become smaller. If none of this block's parts are on the disk, the
- * sealed block is appended, because the tail of the file then belongs to another block. */
+ * cannot be packed or would not become smaller. If no part of this block is on the disk, the tail
+ * of the file belongs to another block, so the sealed block is appended. */
 static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};
@@ -176,8 +176,8 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* After a disk error, data are passed on again at the next flush, and not already at the next
- * record. */
+/* If the disk has reported an error, data are passed to its thread only at the next flush, not at
+ * every record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;

@@ -13,14 +13,14 @@
 
 struct sink;
 
-/* A block that exceeds this size accepts no more marks, and ends as soon as the disk thread has
- * received the whole block. The list of entities at the beginning of the block is not counted. */
+/* A block larger than this accepts no more marks, and ends as soon as the disk thread has received
+ * all of it. The list of entities at the beginning of the block is not counted. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool in_block; /* a row index of the open block is assigned to the entity */
+    bool in_block; /* true if the entity has a row index in the open block */
     uint32_t number;
     uint64_t tick; /* number of the last tick that has a sample of the entity */
     /* the process or name, as encoded at the beginning of a block; empty if unknown or exited */
@@ -59,7 +59,7 @@ struct trace_writer {
     bool in_tick;
     bool unsynced;        /* data were passed to the disk thread since the last sync */
     uint64_t unsure;      /* number of finished blocks that may not be on the disk yet */
-    uint64_t losses_seen; /* number of losses reported by the sink that were already handled */
+    uint64_t losses_seen; /* number of the losses in the sink's status that were already handled */
     uint64_t marks_lost;  /* number of lost marks for which no note has been written yet */
     /* number of marks dropped because of the budget, for which no note has been written yet */
     uint64_t marks_left_out;
@@ -84,7 +84,7 @@ void writer_note_lost_marks(struct trace_writer *w);
  * parts of it to the disk thread, or ends it. */
 void writer_relieve(struct trace_writer *w);
 /* Handles the write errors of the sink. Returns true if all data passed to the disk thread are on
- * the disk, so that the tail can be replaced safely. */
+ * the disk; only then is it safe to replace the tail. */
 bool writer_watch_disk(struct trace_writer *w);
 /* Passes the last block to the disk thread, waiting for room until UNTIL_NS, and ends the block. */
 void writer_close_block(struct trace_writer *w, uint64_t until_ns);
