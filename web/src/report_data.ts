@@ -1,4 +1,4 @@
-// Unpacks the page's data. Each series is stored as differences between consecutive values, which are summed up here.
+// Unpacks the page's data. A series is stored as differences between consecutive values; this file adds them up.
 
 export interface Packed {
   of: "job" | "process" | "machine" | "gpu" | "figure";
@@ -49,7 +49,7 @@ export interface Series {
   t: number[]; // seconds
   v: number[]; // values in bytes, or in UNIT if it is set
 }
-// Steps in increasing order, with their times. A restarted job has one Clock per segment, because it repeats steps.
+// Steps in increasing order, with their times. A restarted job repeats steps, so it has one Clock per segment.
 export interface Clock {
   t: number[];
   step: number[];

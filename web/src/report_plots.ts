@@ -10,7 +10,7 @@ function find(run: Run, of: string, field: string, pid?: number | null): Series 
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
 }
 
-// Returns one line over time; or, if CLOCKS is not null, one line over the steps of each segment.
+// Returns one line over time. If CLOCKS is not null, instead returns a line over steps for each segment.
 function linesOf(s: { t: number[]; v: number[] }, label: string, colour: number, clocks: Clock[] | null, more: Partial<Line> = {}): Line[] {
   if (!clocks) return [{ label, x: s.t, y: s.v, colour, ...more }];
   return clocks.map((clock, i) => {
@@ -23,7 +23,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   if (!clocks) return (t) => t;
   return (t) => {
     for (const clock of clocks) {
-      if (t < clock.t[0]) return clock.step[0]; // T lies between two segments of the job
+      if (t < clock.t[0]) return clock.step[0]; // the job was between two segments at T
       const step = stepAt(clock, t);
       if (step !== null) return step;
     }
@@ -31,7 +31,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   };
 }
 
-// Returns the x range. All plots of a page have the same one, so that they can be compared vertically.
+// Returns the x range. All plots of a page have the same x range, so that they can be compared vertically.
 export function extentOf(list: Run[], isByStep: boolean): [number, number] {
   if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
   const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
@@ -87,8 +87,8 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  // The parts of RSS are sampled less often than RSS itself. The difference between RSS and the sum of its parts is
-  // shown as anonymous memory.
+  // The parts of RSS are sampled less often than RSS, so their sum may differ from it. The difference is shown as
+  // anonymous memory.
   const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
   const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
   const rest = anons.map((v, i) => v - (live[i] ?? 0));

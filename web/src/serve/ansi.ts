@@ -7,7 +7,8 @@ const unfinished = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
 const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const longestLine = 4096;
 
-// RAW has no line feed. A progress bar overwrites itself after \r, so only its last text is shown.
+// Converts RAW, one line of a log without its line feed. A progress bar overwrites itself after \r, so only its last
+// text is shown.
 export function plain(raw: string): string {
   const parts = raw.replace(escapes, "").replace(unfinished, "").split("\r").filter((p) => p.trim() !== "");
   const text = (parts.pop() ?? "").replace(controls, "");
@@ -15,9 +16,9 @@ export function plain(raw: string): string {
 }
 
 export class LogText {
-  private raw = ""; // the last line, which is incomplete
+  private raw = ""; // the last line, if it is incomplete
 
-  // Returns the lines that TEXT completes.
+  // Adds TEXT, and returns the lines that are now complete.
   add(text: string): string[] {
     const pieces = (this.raw + text).split("\n");
     this.raw = bounded(pieces.pop() ?? "");

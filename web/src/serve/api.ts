@@ -100,7 +100,8 @@ export interface Sample {
   gpus?: { index: number; job_bytes?: number | null; used_bytes?: number | null }[];
   processes?: { pid: number; name?: string; role?: string; rss_bytes?: number | null }[];
 }
-// An action of the guard, or a restart of the job. State changes are listed in the job itself.
+// An action of the guard, or a restart of the job. Changes of the job's state are not included; they are in
+// Job.changes.
 export interface Happening {
   kind?: string;
   t_s?: number | null;

@@ -18,8 +18,8 @@ export function forecastOf(job: Job, x: number, y: number | null, limit: number 
   return { x, y, high, low: Math.max(low ?? 0, 0) };
 }
 
-// Returns the end of the forecast: the time at which memory reaches the limit even at the lowest growth rate, if that
-// is near; otherwise a time that is late enough to show the trend.
+// Returns the time at which the drawn forecast ends. This is when memory reaches the limit at the lowest growth rate,
+// or, if that is too far away, a time late enough to show the trend.
 export function ahead(f: Forecast | undefined, limit: number | null, span: number): number {
   if (!f) return 0;
   const met = limit !== null && f.low > 0 ? ((limit - f.y) / f.low) * 1.05 : Infinity;

@@ -104,7 +104,7 @@ export class JobView implements View {
     this.changes = job.changes ?? this.changes;
     this.setJob(this.isUpdated && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
-    // The recording is written with some delay, so the newest samples are read again a little later.
+    // The recording lags behind the job, so the newest samples are read again a little later.
     clearTimeout(this.later);
     if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
@@ -145,8 +145,8 @@ export class JobView implements View {
     setText(this.problem, oneLine(why));
   }
 
-  // Reads the samples. If they were read less than readAgain_ms ago and isWhole is false, adds the job's current memory
-  // as a sample instead (used without a live stream).
+  // Reads the samples. Without a live stream, polling calls this often: if the last read was less than readAgain_ms ago
+  // and isWhole is false, only adds the job's current memory as a sample.
   private async readSamples(isWhole: boolean, asked: number): Promise<void> {
     if (this.job?.started_s == null) return;
     const now = Date.now();

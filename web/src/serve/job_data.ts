@@ -1,5 +1,5 @@
-// The series, marks and events of a job. They are read once, then extended by live messages. Their number is bounded,
-// regardless of how long the job runs.
+// The series, marks and events of a job. They are read once, then extended by live messages. However long the job runs,
+// only a limited number is kept.
 
 import { Happening, Mark, Sample, Samples } from "./api";
 import { Series } from "./series";
@@ -8,7 +8,7 @@ const mostProcesses = 24;
 const mostGpus = 32;
 const mostMarks = 2000;
 export const mostEvents = 300;
-const mostRecent = 600; // number of samples that may not be in the recording yet
+const mostRecent = 600; // maximum number of recent samples, which may not be in the recording yet
 
 // Returns the actions of the guard, and all segments except the first as restarts, with times since the first segment.
 export function happenings(events: Happening[]): Happening[] {
@@ -79,7 +79,7 @@ export class JobData {
   addMark(mark: Mark): void {
     if (mark.kind === "step" || mark.kind === "substep") return;
     this.marks.push(mark);
-    // Drops every other mark, so that the remaining ones still show at which times marks are frequent.
+    // Drops every other mark, so that one can still see when marks are frequent.
     if (this.marks.length > mostMarks) this.marks = this.marks.filter((_, i) => i % 2 === 1);
   }
 

@@ -178,7 +178,7 @@ export class ListView implements View {
     if (this.reading > 0) this.fresh.add(id);
   }
 
-  // Returns true if JOB, which is not in the list yet, belongs in it.
+  // Returns true if JOB should be added to the list.
   private belongs(job: Job): boolean {
     if (this.before !== null || !matches(job, this.state.value)) return false;
     const name = this.name.value.trim();

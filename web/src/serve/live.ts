@@ -117,7 +117,7 @@ export class Live {
     clearTimeout(this.retry);
     if (this.isResting || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const { key } = secrets(); // a browser cannot add headers to a WebSocket request, so the key is sent as a protocol
+    const { key } = secrets(); // sent as a protocol, because a browser cannot add headers to a WebSocket request
     const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`, ["ebb", ...(key ? [`ebb-key.${key}`] : [])]);
     this.socket = socket;
     this.heard_ms = Date.now();
@@ -161,10 +161,10 @@ export class Live {
     void this.refresh(true);
   }
 
-  // Reconnects after this machine has slept, or when the stream is silent.
+  // Reconnects after the machine has slept, and when no messages arrive.
   private checkStream(): void {
     const now = Date.now();
-    const slept = Math.abs(now - this.checked_ms) > silence_ms; // true if the machine slept or its clock was set
+    const slept = Math.abs(now - this.checked_ms) > silence_ms; // the machine slept, or its clock was set
     this.checked_ms = now;
     if (this.isResting) return;
     if (slept || (this.socket && Math.abs(now - this.heard_ms) > silence_ms)) this.wake();

@@ -37,8 +37,8 @@ export class LogView {
     this.isClosed = true;
   }
 
-  // Adds a live piece of the log. A piece in which invalid UTF-8 was replaced is read again, because its original length
-  // in bytes is unknown.
+  // Adds a live piece of the log. If invalid UTF-8 in it was replaced, its original length in bytes is unknown, so it
+  // is read again from the server.
   take(offset: number, text: string): void {
     if (this.isReading) {
       this.isStale = true;

@@ -3,8 +3,8 @@
 export type Merge = "low" | "high" | "last";
 export type Value = number | null;
 
-const most = 4000; // points are merged when there are this many
-const target = 2000; // maximum number of points that remain after merging
+const most = 4000; // a series with more points is thinned
+const target = 2000; // maximum number of points after thinning
 
 function merge(how: Merge, a: Value, b: Value): Value {
   if (a === null || b === null) return b ?? a;
@@ -42,7 +42,7 @@ export class Series {
   }
 
   private thin(): void {
-    // Bucket widths are powers of two, so that every bucket lies within one bucket of the next width.
+    // Bucket widths are powers of two, so that a later call with a larger width never splits an earlier bucket.
     const wide = 2 ** Math.ceil(Math.log2((this.last_s - this.t[0]) / target));
     let kept = 0;
     let bucket = NaN;

@@ -96,7 +96,8 @@ export function drawForecast(u: uPlot, f: Forecast, limit: number | undefined, c
   const { left, top, width, height } = u.bbox;
   const end = u.scales.x.max ?? f.x;
   if (end <= f.x) return;
-  // Returns the corners of the area between both lines, below the limit.
+  // Returns the end of the line with this growth rate. If the line reaches the limit before, returns the point where it
+  // does, and the end of the limit.
   const along = (rate: number): [number, number][] => {
     const there = f.y + rate * (end - f.x);
     if (limit === undefined || there <= limit || rate <= 0) return [[end, there]];

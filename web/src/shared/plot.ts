@@ -175,7 +175,7 @@ export class PlotGroup {
     for (const [u, plot] of this.plots) {
       u.setData(join(plot.lines), false);
       u.setScale("x", { min, max });
-      queueMicrotask(() => this.showLast(u)); // after drawing, because drawing resets the legend
+      queueMicrotask(() => this.showLast(u)); // later, because drawing resets the legend
     }
   }
 
@@ -217,7 +217,7 @@ export class PlotGroup {
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {
-        // every plot's x range covers the whole run, even if its own data ends earlier
+        // the x range of every plot covers the whole run, even if the plot's own data ends earlier
         x: { time: false, range: (u, min, max) => (min === u.data[0][0] && max === u.data[0][u.data[0].length - 1] ? this.extent : [min, max]) },
         y: { range: (_u, _min, max) => [0, top(max ?? 1)] },
       },
