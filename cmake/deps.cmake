@@ -43,7 +43,7 @@ ebb_dependency(ebb_zstd libzstd libzstd-dev libzstd.a)
 ebb_dependency(ebb_ncursesw ncursesw libncurses-dev libncursesw.a libtinfo.a)
 ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
 # Links only the parts of libdw that read ELF and DWARF. libdwfl is left out, because it would search for files on
-# servers; so are bzip2 and lzma, which only libdwfl needs. Newer versions of libdw require zstd.
+# servers; bzip2 and lzma are left out too, because only libdwfl needs them. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
 # Since elfutils 0.192, libdw.a and libelf.a may call functions that neither of them defines. A test program shows
 # whether the archives can be linked.

@@ -156,8 +156,8 @@ else()
   list(APPEND ebb_package_environment "EBB_NO_VENV=scripts/setup.sh python installs it")
 endif()
 
-# ebb_package_test(NAME SUITE): a suite that needs an optional package and begins with importorskip. Importing torch
-# takes seconds, and running all these suites takes minutes.
+# ebb_package_test(NAME SUITE): adds a suite that needs an optional package and begins with importorskip. Importing
+# torch takes seconds, so running all these suites takes minutes.
 function(ebb_package_test name suite)
   file(STRINGS ${suite} wants REGEX "^([A-Za-z_]+ = )?pytest\\.importorskip\\(")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${suite})

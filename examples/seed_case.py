@@ -100,7 +100,7 @@ def vision_language_model(args):
 
 
 class Paced(Trainer):
-    """Lengthens a step to the time that the real model needs, several seconds."""
+    """Makes a step take as long as it does with the real model, several seconds."""
 
     least_s = 0.0
 

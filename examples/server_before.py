@@ -83,7 +83,7 @@ async def show(number: int) -> "dict[str, Any]":
 
 @app.websocket("/jobs/{number}/progress")
 async def progress(socket: WebSocket, number: int) -> None:
-    """Sends the newest progress as fast as the viewer reads it, and then the result."""
+    """Sends progress while the job runs, and finally the result. A slow viewer receives only the newest progress."""
     await socket.accept()
     job = find(number)
     while job.state == "running":

@@ -18,20 +18,20 @@
 
 /* Settings are given as NAME=VALUE arguments. */
 static struct {
-    long steps; /* total number of steps */
+    long steps;
     long step_ms;
     long leak_kib;
     long base_mib; /* memory of the model */
     long save_ms;
-    long save_mib;    /* Memory needed to write a checkpoint. */
-    long save_every;  /* Steps between checkpoints; 0 writes them only on request. */
-    long hello;       /* 0: does not listen for checkpoint requests */
-    long marks;       /* 0: sends no marks */
-    long ignore_term; /* SIGTERM is ignored */
-    long usr1;        /* SIGUSR1 is also a checkpoint request */
-    long mute;        /* receives checkpoint requests but never answers */
-    long fail;        /* answers that the checkpoint failed */
-    long die;         /* exits while writing a checkpoint */
+    long save_mib;   /* Memory needed to write a checkpoint. */
+    long save_every; /* Steps between checkpoints; 0 writes them only on request. */
+    long hello;      /* 0: does not listen for checkpoint requests */
+    long marks;      /* 0: sends no marks */
+    long ignore_term;
+    long usr1; /* SIGUSR1 is also a checkpoint request */
+    long mute; /* receives checkpoint requests but never answers */
+    long fail; /* answers that the checkpoint failed */
+    long die;  /* exits while writing a checkpoint */
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Runs the measurements with the system's Python, which has psutil. Arguments are passed to bench/run.py; if the first
-# is guard, heap, report, serve or wheels, the rest are passed to bench/guard/guard.py, bench/heap/heap.py,
-# bench/report/report.py, bench/serve/serve.py or bench/wheels.py. If it is python, the measurements in bench/py run with
-# the Python that has torch, and the rest are passed to bench/py/cost.py.
+# Runs the measurements.
+#
+#   scripts/bench.sh [ARGUMENT…]                           bench/run.py
+#   scripts/bench.sh guard|heap|report|serve [ARGUMENT…]   bench/NAME/NAME.py
+#   scripts/bench.sh wheels [ARGUMENT…]                    bench/wheels.py
+#   scripts/bench.sh python [ARGUMENT…]                    all programs of bench/py; cost.py receives the arguments
+#
+# Those of bench/py run with the Python that has torch, all others with the system's Python, which has psutil.
 set -eu
 cd "$(dirname "$0")/.."
 python=/usr/bin/python3

@@ -6,7 +6,7 @@
 #
 # npm fetches uPlot and esbuild in the versions of web/package-lock.json. If npm is
 # missing or the fetch fails, PAGE.js is empty: reports then have all tables and numbers but
-# no plots, and serve.html names the missing package. A line is printed, and the build continues.
+# no plots, and serve.html names the missing package. The script prints one line about it and succeeds.
 set -euo pipefail
 scripts=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$scripts/../web" && pwd)

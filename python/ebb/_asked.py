@@ -94,8 +94,8 @@ class Asked:
             wire().answer(r, status, path)
 
     def end(self, is_clean: bool) -> None:
-        """Called when training is over. IS_CLEAN is False after an exception. From now on,
-        checkpoint requests are refused."""
+        """Called when training is over; checkpoint requests are refused from now on. IS_CLEAN is
+        False after an exception."""
         w = wire()
         w.end_training(self)
         _control.release()

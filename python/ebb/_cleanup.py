@@ -18,8 +18,8 @@ from ._wire import wire
 _PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
 _NOISE_BYTES = 1 << 20  # changes of resident memory by fewer bytes than this are treated as noise
 _NOISE_SHARE = 0.001
-# The summary is computed from this many recent cleanups. The number is bounded, so that the list of
-# cleanups does not grow.
+# The summary covers only this many of the latest cleanups, so that the list of cleanups does not
+# grow.
 _NEWEST = 256
 
 

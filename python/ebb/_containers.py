@@ -615,7 +615,7 @@ class _Follower:
         return "".join(self._figures(name, found.get(name, [])) for name in [*freed, *found])
 
     def _figures(self, name: str, same: list[_Followed]) -> str:
-        """Returns the metrics of all containers called NAME, each summed over these containers."""
+        """Returns the metrics of NAME, each summed over all containers of this name."""
         values = {
             "": sum(f.length for f in same),
             "_bytes": sum(f.length * f.entry_bytes for f in same),

@@ -13,7 +13,6 @@ MIB = 1 << 20
 
 
 def rss_bytes() -> Optional[int]:
-    """Returns the current resident memory in bytes."""
     try:
         with open("/proc/self/statm", "rb") as f:
             return int(f.read().split()[1]) * _PAGE

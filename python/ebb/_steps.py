@@ -136,7 +136,7 @@ class Tracker:
     wire."""
 
     def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
-        self._at_step = at_step  # called at the end of every step
+        self._at_step = at_step
         # True if training may have begun before this tracker existed
         self._is_late = bool(_process.attached)
         self.source = ""  # name of the source whose steps are counted

@@ -198,7 +198,7 @@ class Wire:
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest step
         self._sent: Optional[_Step] = None  # the newest step that was sent
-        self._steps_sent = 0  # number of step marks sent
+        self._steps_sent = 0
         self._step_due = 0.0  # time before which steps are held back
         self._row_end = 0  # hold() accepts only step numbers below this one
         self._epoch_end = 0.0  # hold() accepts only epochs below this one

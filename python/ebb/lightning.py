@@ -112,7 +112,7 @@ class _Training:
         self.is_even = False
         self.batch = 0  # index of the last processed batch in its epoch
         self.batches: Optional[int] = None  # number of batches of the current epoch
-        self.epoch = 0  # number of the current epoch
+        self.epoch = 0
         self.last = math.inf  # number of the last step of the training
 
 
@@ -190,7 +190,7 @@ class _Hooks:
                 self._begin(trainer, pl_module, is_late=True)
             step = trainer.global_step
             if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
-                w = wire()  # most short steps end here
+                w = wire()
                 epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
                 if not w.waiting and w.hold(step, t.tail, epoch):
                     t.step = step

@@ -1,5 +1,6 @@
-/* Writes a request to run a script into the memory of a stopped Python process: into the
- * interpreter's queue of pending calls or, from Python 3.14 on, into its buffer for PEP 768. */
+/* Writes a request to run a script into the memory of a stopped Python process. The request goes
+ * into the interpreter's queue of pending calls or, from Python 3.14 on, into the buffer that PEP
+ * 768 added. */
 #include "attach/inject.h"
 
 #include <ctype.h>

@@ -26,7 +26,7 @@ struct inject {
  * -errno with a message; after an error, the process is unchanged. */
 int inject_script(const struct attach_target *t, const char *path, struct inject *ret,
                   struct err *err);
-/* Clears the statement. To be called after the script has run. */
+/* Call this after the script has run: clears the statement. */
 void inject_done(struct inject *i);
 /* Withdraws a script that has not run. Returns 0, or -EALREADY if the script has started. */
 int inject_withdraw(struct inject *i);

@@ -25,7 +25,7 @@ struct interpreter_queue {
     bool is_lock_byte;
     /* field that is nonzero while pending calls run; 0 if this version has no such field */
     uint64_t busy;
-    uint32_t busy_bytes; /* size of BUSY in bytes */
+    uint32_t busy_bytes;
     /* address of an int, which is the number of pending calls or, in some versions, a flag */
     uint64_t count;
     uint64_t calls, call_bytes, call_count;
@@ -49,7 +49,7 @@ struct interpreter {
     uint64_t runtime;     /* _PyRuntime */
     uint64_t run_string;  /* PyRun_SimpleString */
     uint64_t state;       /* the main interpreter's PyInterpreterState */
-    uint64_t threads;     /* address of the pointer to the first PyThreadState in STATE */
+    uint64_t threads;     /* address of the field of STATE that points to its first PyThreadState */
     uint64_t main_thread; /* PyThreadState of the main thread */
     uint64_t text_type, bytes_type, code_type;
     struct python_layout layout;

@@ -76,8 +76,8 @@ static bool settle_request(struct checkpoint *c)
     }
     if (waiting == 0 && done > 0 && failed == 0)
         return set_done(c, "mark");
-    /* A signal is not acknowledged. Only the file, or a save mark if no rank is connected, shows
-     * that a signalled process has written a checkpoint. */
+    /* Processes do not acknowledge a signal. Whether a signalled process has written a checkpoint
+     * is known only from the file or, if no rank is connected, from a save mark. */
     bool awaits_signalled = c->signalled_count > 0 && (c->peers == 0 || c->options.done);
     if (waiting > 0 || c->command_pid != 0 || awaits_signalled)
         return false;

@@ -177,7 +177,7 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
                                   const struct kills *k, char text[DEATH_TEXT])
 {
     char reason[REASON];
-    /* false: of the counters, only the host's has changed */
+    /* false if only the host's counter has changed */
     bool is_counted = k->group || k->above;
     enum cause oom = is_cgroup_oom(f, k) ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     oom_reason(f, k, reason);

@@ -65,7 +65,7 @@ enum cause {
     CAUSE_PLAN,     /* the guard stopped the job because a restart was due */
     CAUSE_REQUEUED, /* the job was returned to Slurm's queue at its time limit */
     CAUSE_GUARD,
-    CAUSE_CANCELLED, /* cancelled on request */
+    CAUSE_CANCELLED,
     /* Causes in the job, the kernel or another process: */
     CAUSE_DONE,   /* exit status 0 */
     CAUSE_STATUS, /* the job exited with a status other than 0, for an unknown reason */

@@ -116,8 +116,9 @@ struct ladder {
     /* a copy of the rules with all defaults filled in except the reserve's */
     struct ladder_rules rules;
     enum ladder_rung rung;
-    enum ladder_trigger trigger; /* the strongest since calm, or what stopped the job */
-    uint64_t begun_ns;           /* start time of the current rung */
+    /* the strongest trigger since the ladder was last calm, or the one that stopped the job */
+    enum ladder_trigger trigger;
+    uint64_t begun_ns; /* start time of the current rung */
     /* private */
     /* when the last active trigger ended; 0 while a trigger is active */
     uint64_t over_ns;
@@ -151,7 +152,7 @@ struct ladder_decision {
     char why[LADDER_WHY_MAX]; /* "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
 };
 
-int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* Returns 0, -EINVAL */
+int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* returns 0 or -EINVAL */
 /* Call this at every tick, and when the reflex wakes the loop. It decides on at most one action, so
  * call it again until it returns LADDER_DO_NOTHING. TIMING contains the measured durations of steps
  * and checkpoints. */

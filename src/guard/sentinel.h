@@ -38,8 +38,8 @@ struct sentinel_end {
     int ended;    /* number of processes to which the sentinel sent SIGTERM */
     /* --keep-on-exit: the job continued after the supervisor's death, and has exited by now */
     bool was_kept;
-    bool status_known; /* whether `status` is known */
-    int status;        /* wait status of the job's first process */
+    bool status_known;
+    int status; /* wait status of the job's first process */
 };
 
 /* Waits for SUPERVISOR. Called in its parent, which is a subreaper. If the supervisor was killed or

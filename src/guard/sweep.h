@@ -18,9 +18,10 @@
  * its pid now belongs to another process. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
-/* Atomically signals the whole process group whose leader the pidfd LEADER_FD refers to, including
- * children that are being forked. Works after the leader has exited, as long as the group has a
- * member. Returns 0, -ESRCH if the group is empty, or -EINVAL if the kernel is older than 6.9. */
+/* Signals every member of a process group atomically, including children that are being forked.
+ * LEADER_FD is a pidfd of the group's leader. Works after the leader has exited, as long as the
+ * group has a member. Returns 0, -ESRCH if the group is empty, or -EINVAL if the kernel is older
+ * than 6.9. */
 int guard_signal_group(int leader_fd, int signo);
 
 /* Signals every living descendant of PARENT, but not PARENT itself. If PGRP is above 0, signals

@@ -18,8 +18,9 @@ struct timing {
 /* Like step_times_mark, but excludes steps during which a checkpoint was written. */
 void timing_step(struct timing *t, uint64_t now_ns, int64_t step);
 /* These functions measure one checkpoint. Call timing_save_begin when a checkpoint begins; BYTES is
- * the memory in use at that time. This call is ignored while another checkpoint is being written.
- * Call timing_memory for each memory reading, and timing_save_end when the checkpoint ends. */
+ * the memory in use at that time. timing_save_begin is ignored while another checkpoint is being
+ * written. Call timing_memory for each memory reading, and timing_save_end when the checkpoint
+ * ends. */
 void timing_save_begin(struct timing *t, uint64_t now_ns, uint64_t bytes);
 void timing_memory(struct timing *t, uint64_t bytes);
 void timing_save_end(struct timing *t, uint64_t now_ns);

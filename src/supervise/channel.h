@@ -12,7 +12,7 @@ enum channel_type {
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
     /* standard output that is left when the job has exited, because the client's pipe was full */
     CHANNEL_OUT = 'o',
-    /* standard error that is left in the same way */
+    /* standard error that is left for the same reason */
     CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped by a stop signal, for example after Ctrl-Z */
@@ -41,7 +41,6 @@ int channel_pair(int ret_fd[2]);
 void channel_init(struct channel *c, int fd);
 void channel_fini(struct channel *c);
 
-/* Puts a frame into the queue. */
 void channel_queue(struct channel *c, enum channel_type type, const void *data, size_t len);
 /* Sends as much as possible without blocking. Returns 0 if everything was sent, 1 if some data is
  * left, or -errno (-EPIPE if the connection is closed). */

@@ -1,5 +1,5 @@
-/* The connection to the client of a foreground job, which receives output and notices, and sends
- * signals and the keys that the user types. */
+/* The connection to the client of a foreground job. The client receives output and notices, and
+ * sends signals and the keys that the user types. */
 #pragma once
 
 #include <stdbool.h>

@@ -181,7 +181,6 @@ static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in
     in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
-/* Reports that the reflex killed the job. */
 static void report_reflex_kill(struct job *j)
 {
     unsigned which;

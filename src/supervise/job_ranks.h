@@ -13,7 +13,6 @@ int job_ranks_start(struct job *j);
 void job_ranks_free(struct job *j);
 /* Prints a sentence through the `ebb run` of the first rank. */
 void job_ranks_say(struct job *j, const char *sentence);
-/* Kills every process of the ranks. */
 void job_ranks_kill(struct job *j);
 /* Returns the number of the first rank on this node, whose steps are used as the job's steps.
  * Returns 0 if the supervisor started the job itself. */

@@ -47,7 +47,7 @@ struct node_beat {
  * stopped, or that have no folder are not counted. */
 struct node_answers {
     char id[NODE_ID_MAX];
-    uint32_t others, ready, done, failed; /* ready: nodes with any answer */
+    uint32_t others, ready, done, failed; /* ready: nodes that have sent any answer */
 };
 
 struct node_bus_options {

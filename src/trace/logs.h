@@ -32,7 +32,6 @@ int logs_close(struct logs *l, uint64_t wait_ns);
 
 /* ---- reading, also while the log is being written ---- */
 
-/* One piece of the log. */
 struct logs_piece {
     int fd;         /* fd of the piece, which the caller closes */
     uint64_t start; /* offset of the piece's first byte in the log */

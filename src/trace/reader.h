@@ -69,8 +69,9 @@ uint64_t trace_reader_start_mono_ns(const struct trace_reader *r);
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 
 /* Reads the next item. Returns 1 if there is an item, 0 at the end, or -errno. Damaged parts are
- * skipped and counted. Process starts and exits that a lost block contained are returned when the
- * next block begins. If the file is still being written, more items may follow after the end. */
+ * skipped and counted. If a block is lost, the starts and exits of processes that it contained are
+ * returned when the next block begins. If the file is still being written, more items may follow
+ * after the end. */
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {

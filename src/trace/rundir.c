@@ -184,7 +184,7 @@ int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
 }
 
 /* Returns 1 if the folder's signature is FOLDER_ID, or if FOLDER_ID is "" and there is no
- * signature. Otherwise returns 0, or -errno. */
+ * signature. Otherwise returns 0, or -errno if the signature cannot be read. */
 static int is_signed_with(int dir, const char *folder_id)
 {
     char target[RUNDIR_ID_MAX + 1];

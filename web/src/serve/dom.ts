@@ -3,7 +3,8 @@
 type Child = Node | string | null | false | undefined;
 type Props = Record<string, string | number | boolean | EventListener | undefined>;
 
-// Creates an element. Keys that begin with "on" are listeners; true and false set or omit an attribute.
+// Creates an element. Properties that begin with "on" are listeners. The others are attributes: true sets an attribute
+// without a value, false omits it.
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(props)) {

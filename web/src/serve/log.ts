@@ -130,7 +130,7 @@ export class LogView {
     this.lines.scrollTop = this.lines.scrollHeight;
   };
 
-  // Pauses the log when the user scrolls up, and resumes it at the end.
+  // Stops following the log when the user scrolls up, and follows it again at the end.
   private scrolled(): void {
     const isAtEnd = this.lines.scrollHeight - this.lines.scrollTop - this.lines.clientHeight < nearEnd;
     if (isAtEnd !== this.isFollowing) this.setFollow(isAtEnd);

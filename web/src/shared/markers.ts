@@ -32,7 +32,7 @@ const words: [Kind, string][] = [
 const leastApart = 24; // minimum distance between lines in px; closer lines would hide the plot
 const short = 9; // px
 
-// Draws a vertical line for each event; the lines of a kind with many events are short and at the bottom.
+// Draws a vertical line for each event. If there are many events of a kind, their lines are short and at the bottom.
 export function drawMarkers(u: uPlot, markers: Marker[], colours: Theme): void {
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;
