@@ -1,6 +1,5 @@
-# Checks which functions are missing in the C library, an old glibc (the wheels are built for 2.17) or musl.
-# src/base/compat.h replaces the missing ones. src/heap does not use these replacements, because it hooks one of the
-# functions.
+# Checks which functions the C library lacks; an old glibc (the wheels are built for 2.17) and musl lack some.
+# src/base/compat.h replaces the missing functions, except in src/heap, because src/heap hooks one of them.
 
 include(CheckSymbolExists)
 set(CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)

@@ -22,8 +22,9 @@ static struct {
     struct table_socket *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* a heap table, a table file that may shrink, a pipe and a folder */
-    int first;       /* lowest free descriptor before the first input */
+    /* descriptors to send: a heap table, a table file that may shrink, a pipe and a folder */
+    int kind[KINDS];
+    int first; /* lowest free descriptor before the first input */
     unsigned came;
 } s;
 

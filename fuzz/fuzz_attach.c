@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t address;
     if (fd < 0) {
         fd = memfd_create("memory", MFD_CLOEXEC);
-        empty = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC); /* has no processes */
+        /* /dev serves as a /proc folder without processes */
+        empty = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
         root = (struct proc_root){.proc_fd = empty, .cgroup_fd = -1, .page_bytes = PAGE_BYTES};
     }
     if (size < 1 || size > MEMORY_MAX || fd < 0)

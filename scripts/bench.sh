@@ -6,7 +6,7 @@
 #   scripts/bench.sh wheels [ARGUMENT…]                    bench/wheels.py
 #   scripts/bench.sh python [ARGUMENT…]                    all programs of bench/py; cost.py receives the arguments
 #
-# Those of bench/py run with the Python that has torch, all others with the system's Python, which has psutil.
+# The programs of bench/py run with the Python that has torch, all others with the system's Python, which has psutil.
 set -eu
 cd "$(dirname "$0")/.."
 python=/usr/bin/python3

@@ -251,7 +251,7 @@ class _Attached:
             self._follower = (thread, bell)
 
     def end_thread(self, patience_s: float) -> None:
-        # another thread that holds the lock is already starting or ending the follower
+        # if another thread holds the lock, that thread is already starting or ending the follower
         if not self._lock.acquire(timeout=patience_s):
             return
         try:
@@ -317,8 +317,8 @@ class _Attached:
 
 
 def block_signals() -> None:
-    """Blocks all signals in the calling thread, one of ebb's, so that the main thread receives
-    them."""
+    """Blocks all signals in the calling thread, which belongs to ebb, so that the main thread
+    receives them."""
     import signal
 
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -29,7 +29,8 @@ _SLICES = 64
 
 # a row of the census, and one of the objects counted in this row
 _Found = Tuple["Holder", Any]
-# The number of largest tensors, and of largest other objects, whose references are searched.
+# References are searched for this many of the largest tensors, and for this many of the other
+# objects.
 _LARGEST = 3
 
 

@@ -26,7 +26,7 @@ _FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to en
 
 # milliseconds between two checks of the thread for a step that was held back (Wire.hold)
 _CHECK_MS = 250
-_CHECKS = 8  # after this many checks in a row without such a step, the thread sleeps
+_CHECKS = 8  # after this many checks in a row without a held-back step, the thread sleeps
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that have not been answered yet

@@ -220,8 +220,8 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # Ctrl-C reaches only the caller, which then ends the process: the caller may be
-                    # a server that shuts down gracefully
+                    # Ctrl-C reaches only the caller, which may be a server that shuts down
+                    # gracefully. The caller then ends the process.
                     start_new_session=True,
                 )
             except BaseException:

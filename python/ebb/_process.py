@@ -11,7 +11,7 @@ from typing import Optional
 
 _hooked: Optional[int] = None
 _is_set = False
-# variables of the run if ebb attached to this process, because its environment lacks them
+# if ebb attached to this process: the variables that describe the run, which its environment lacks
 attached: dict[str, str] = {}
 
 

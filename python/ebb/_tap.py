@@ -40,7 +40,7 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        # no steps are held back and sent as one mark, because the sink must receive every step
+        # every step is sent at once, because the sink must receive each of them
         if _sink() is not None:
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)

@@ -152,8 +152,8 @@ _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams. If the job has closed one of them, FD may have its
-    number, and the job would then write its output to FD."""
+    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have the
+    number of that stream, and the job would then write its output to FD."""
     if fd > 2:
         return fd
     try:

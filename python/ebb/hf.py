@@ -177,7 +177,7 @@ class EbbCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._training
         try:
-            if t is not None and t.is_even:  # most short steps end here
+            if t is not None and t.is_even:  # fast path for most short steps
                 w, step = wire(), state.global_step
                 if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
                     return

@@ -38,7 +38,7 @@ _MAX_S = 15.0  # maximum seconds of wall time, for code that waits and for busy 
 # growth of this many bytes ends the loop, even before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
 _LINE_ITERATIONS = 16  # number of iterations during which ebb searches for the growing line
-# number of iterations before this search, in which objects from before it can be replaced
+# number of iterations before the search starts, because replacing an older object looks like growth
 _SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()

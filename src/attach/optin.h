@@ -17,9 +17,9 @@ enum { OPTIN_PATH_MAX = 108, OPTIN_ANSWER_MAX = 1024 };
 /* Finds the socket of T, in a folder that only the user of T can enter, and checks that T itself
  * listens there. Returns false if T has not opted in. */
 bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX]);
-/* Sends a request to load or remove ebb's hooks, which the process carries out as it would a script
- * of script.h. Returns a connection on which the answer arrives, or -errno with a message. Closing
- * the connection before the answer withdraws the request. */
+/* Sends a request to load or remove ebb's hooks. The effect in the process is that of a script of
+ * script.h. Returns a connection on which the answer arrives, or -errno with a message. Closing the
+ * connection before the answer withdraws the request. */
 int optin_request_start(const struct attach_target *t, const struct script *s, struct err *err);
 int optin_request_stop(const struct attach_target *t, struct err *err);
 /* Receives the answer, in the form of a mark. Returns its length; 0 if the connection was closed;

@@ -92,8 +92,8 @@ bool attach_target_sees(const struct attach_target *t, const char *path)
         return false;
     if (fstatat(t->root->proc_fd, theirs, &b, 0) < 0)
         /* EACCES means that ebb may not enter the root folder of the process. If the process has
-         * opted in, return true nevertheless: it opens the file on its own, and reports an error if
-         * the file is missing. */
+         * opted in, return true nevertheless: the process opens the file on its own, and reports an
+         * error if the file is missing. */
         return t->optin[0] && errno == EACCES;
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }

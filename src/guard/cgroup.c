@@ -180,8 +180,9 @@ static int limit_v1(const struct proc_root *root, const char *dir, const char *t
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The kernel rejects a memory limit above the limit of memory plus swap. If that was the reason
-     * for the failure, the second limit has now been raised, and the write is repeated. */
+    /* The kernel rejects a memory limit above the limit of memory plus swap. If the first write
+     * failed for this reason, it is repeated, because the limit of memory plus swap has now been
+     * raised. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;

@@ -44,8 +44,8 @@ struct checkpoint {
     size_t peers;
     /* path of the checkpoint as the job reported it; "" if unknown */
     char path[CHECKPOINT_PATH_MAX];
-    /* what showed that the checkpoint is written: "mark", "file" or "command"; "" if nothing has
-     * yet */
+    /* what showed that the checkpoint is written ("mark", "file" or "command"); "" if it is not
+     * written yet */
     char by[16];
     /* private */
     /* last id of a checkpoint request or STOP message; both take their ids from the same

@@ -66,7 +66,7 @@ static void key_set(struct reflex_key *key, const char *text, const char *end)
 
 static void block_fill(struct reflex *r, int kill_fd, bool may_kill, int event_fd)
 {
-    memset(r, 0, sizeof *r); /* also touches every page */
+    memset(r, 0, sizeof *r); /* clearing the memory also touches every page */
     r->kill_fd = kill_fd;
     r->may_kill = may_kill;
     r->event_fd = event_fd;

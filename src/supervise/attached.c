@@ -16,7 +16,7 @@
 struct attached {
     /* must be first: callbacks that receive a pointer to a job also receive attached jobs */
     struct job job;
-    /* stands for the memory shared with a sentinel, because an attached job has no sentinel */
+    /* takes the place of the memory that other jobs share with their sentinel */
     struct sentinel_note note;
     struct attached_callbacks callbacks;
 };

@@ -12,7 +12,7 @@ enum channel_type {
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
     /* standard output that is left when the job has exited, because the client's pipe was full */
     CHANNEL_OUT = 'o',
-    /* standard error that is left for the same reason */
+    /* like CHANNEL_OUT, but of standard error */
     CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped by a stop signal, for example after Ctrl-Z */

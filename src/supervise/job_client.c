@@ -16,7 +16,8 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* the job is paused when the client has this many unread bytes */
-    /* as CLIENT_BACKLOG, but after the job has exited; about the capacity of the job's pipes */
+    /* maximum number of unread bytes after the job has exited; about the capacity of the job's
+     * pipes */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };

@@ -29,9 +29,8 @@ void job_signals_ignore(void);
 /* Forwards a signal from the user to the job. Signals that a terminal sends to a whole process
  * group are sent to the job's whole process group. */
 void job_signal(struct job *j, int signo);
-/* Handles Ctrl-C and Ctrl-\ in typed keys while the job is being stopped or after it has exited.
- * The terminal then no longer turns them into signals to the job, which the supervisor would
- * notice. */
+/* Handles Ctrl-C and Ctrl-\ among typed keys while the job is being stopped or after it has exited,
+ * because the terminal then no longer turns these keys into signals that the supervisor notices. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is

@@ -208,7 +208,7 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
         return;
     uint64_t begun = clock_thread_cpu_ns();
     engine_read_held(j->engine, j->options->rundir.path);
-    /* the longer the job has run, the longer is the interval between verdicts */
+    /* the interval between verdicts grows with the running time of the job */
     uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
     pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);

@@ -271,7 +271,7 @@ static void on_terminal(void *user, int fd, uint32_t events)
             stream_close(st);
         return;
     }
-    /* without an output stream on the terminal, all that it shows is echoed input */
+    /* if no output stream is on the terminal, the terminal shows only echoed input */
     if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);

@@ -59,8 +59,8 @@ static void list_changed(struct job *j)
 
 /* ---- the end of the node's run ---- */
 
-/* Ends the node's segment as that of any other job ends, by the exit of its process: kills the
- * stand-in process (spawn_holder). */
+/* Kills the stand-in process (spawn_holder). Its exit ends the node's segment, as the exit of a job
+ * ends its segment. */
 static void node_over(struct job *j)
 {
     struct job_ranks *r = j->ranks;

@@ -67,6 +67,6 @@ bool job_is_guard_stop(const struct job_segment *n);
 enum cause job_cause_of(const struct job *j, int status, char text[DEATH_TEXT]);
 /* Call this after the end of a segment: starts the next one, or stops the loop. */
 void job_segment_over(struct job *j);
-/* Both describe the whole run, and are taken from its last segment. */
+/* Return the exit status of the whole run, and how it ended. Both are those of its last segment. */
 int job_run_status(const struct job *j);
 const struct outcome_end *job_outcome_end(struct job *j);

@@ -91,7 +91,7 @@ json_t *job_request_json(const struct job_request *request)
 void job_request_read(const json_t *doc, struct job_request *ret)
 {
     *ret = (struct job_request){0};
-    /* cannot fail: a request has no members that are allocated */
+    /* cannot fail, because a request has no allocated members */
     (void)codec_read(request_codec, doc, ret, NULL);
 }
 

@@ -114,7 +114,8 @@ bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret)
     else if (!p.is_slurm)
         return false;
     if (p.local_ranks == 0)
-        /* The number is unknown. With 1, the supervisor waits only briefly for further ranks. */
+        /* The number of ranks is unknown. With 1, the supervisor waits only briefly for further
+         * ranks. */
         p.local_ranks = 1;
     if (p.rank >= p.ranks || p.nodes < 1 || p.node >= p.nodes)
         return false;

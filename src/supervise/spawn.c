@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 
-/* number of fds to close; larger than the number that the supervisor has open at that time */
+/* the stand-in process closes this many fds, which is more than the supervisor can have open */
 enum { HOLDER_FILES = 8192 };
 
 /* Both ends of the job's terminal and pipes, created before the fork. */

@@ -43,7 +43,7 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
 
 /* The functions below never fail or block; errors appear in the status. If T_NS is earlier than in
  * the previous call, the previous value is used. For the exit of a process, INFO is not written:
- * readers return the last INFO that was. */
+ * readers return the last INFO that was written. */
 void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
                           uint32_t slot, const struct process_info *info);
 /* Returns false if the mark was dropped because of the budget. */

@@ -117,7 +117,7 @@ export class Live {
     clearTimeout(this.retry);
     if (this.isResting || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const { key } = secrets(); // sent as a protocol, because a browser cannot add headers to a WebSocket request
+    const { key } = secrets(); // the key is sent as a protocol: a browser cannot add headers to a WebSocket request
     const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`, ["ebb", ...(key ? [`ebb-key.${key}`] : [])]);
     this.socket = socket;
     this.heard_ms = Date.now();
