@@ -37,14 +37,14 @@ DESCRIPTORS = "qemu doubles the buffer for descriptors and leaves descriptors op
 # Tests that cannot pass in the emulator, with the reason.
 EMULATED = {
     "process_without_a_signal_handler_gets_no_checkpoint_signal": HANDLERS,
-    "checkpoint_request_sent_as_signal_is_done_after_save_mark": HANDLERS,
+    "save_mark_completes_a_checkpoint_requested_by_signal": HANDLERS,
     "running_checkpoint_command_is_not_started_again": "the previous test failed and left its process behind",
     "reflex_thread_is_named_and_blocks_signals": "qemu never blocks SIGSEGV",
     "daemon_ignoring_sigterm_is_killed": SUBREAPER,
     "process_group_can_be_signalled_after_its_leader_was_reaped": SUBREAPER,
     "sentinel_ends_processes_of_a_killed_supervisor": SUBREAPER,
     "orphan_stays_in_the_process_tree_with_a_new_parent": SUBREAPER,
-    "daemon_is_found_as_a_new_child_of_the_subreaper": SUBREAPER,
+    "daemon_stays_in_the_tree_as_a_child_of_the_subreaper": SUBREAPER,
     "descriptors_attached_to_a_mark_are_closed": DESCRIPTORS,
     "invalid_hello_of_a_profiler_leaks_no_descriptor": DESCRIPTORS,
     "extra_descriptors_sent_by_a_profiler_are_closed": DESCRIPTORS,

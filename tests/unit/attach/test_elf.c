@@ -57,7 +57,7 @@ static void exported_function_is_found_in_process_memory(void **state)
     close(fd);
 }
 
-static void address_without_elf_module_is_refused(void **state)
+static void elf_reader_fails_if_no_elf_module_is_at_the_address(void **state)
 {
     struct elf_module m = {.start = 77};
     char *page = aligned_alloc(PAGE, PAGE);
@@ -120,7 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exported_function_is_found_in_process_memory),
-        cmocka_unit_test(address_without_elf_module_is_refused),
+        cmocka_unit_test(elf_reader_fails_if_no_elf_module_is_at_the_address),
         cmocka_unit_test(damaged_elf_module_does_not_crash_the_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,7 +91,7 @@ static void assert_refused(const struct fake_proc *f, enum attach_access access,
     assert_string_equal(err.text, text);
 }
 
-static void ptrace_scope_error_names_the_remedies(void **state)
+static void attach_error_lists_remedies_if_ptrace_scope_forbids_attach(void **state)
 {
     const struct fake_proc *f = *state;
     put_file(f, "sys/kernel/yama/ptrace_scope", "1\n");
@@ -112,7 +112,7 @@ static void ptrace_scope_error_names_the_remedies(void **state)
         "rebooted with another setting; start the job with ebb run or with EBB_ATTACH=1");
 }
 
-static void attach_error_in_a_container_names_the_remedies(void **state)
+static void attach_error_lists_remedies_if_job_is_in_a_container(void **state)
 {
     static const char sentence[] =
         "access to process 77 (python3) is refused in this container; add the capability "
@@ -128,7 +128,7 @@ static void attach_error_in_a_container_names_the_remedies(void **state)
     assert_refused(f, ATTACH_WRITE, sentence);
 }
 
-static void attach_error_of_unknown_cause_has_the_errno_text(void **state)
+static void attach_error_contains_errno_text_if_cause_is_unknown(void **state)
 {
     const struct fake_proc *f = *state;
     if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0) {
@@ -145,7 +145,7 @@ static int set_up_other_user(void **state)
     return make_proc(state, NOBODY - 1);
 }
 
-static void attach_error_names_the_user_of_the_process(void **state)
+static void attach_error_names_the_user_who_owns_the_process(void **state)
 {
     const struct fake_proc *f = *state;
     struct attach_target t;
@@ -166,7 +166,7 @@ static void attach_error_names_the_user_of_the_process(void **state)
     assert_int_equal(status, 0);
 }
 
-static void process_in_another_pid_namespace_is_refused(void **state)
+static void attach_is_refused_if_process_is_in_another_pid_namespace(void **state)
 {
     const struct fake_proc *f = *state;
     assert_int_equal(unlinkat(f->root.proc_fd, "77/mem", 0), 0);
@@ -182,15 +182,16 @@ static void process_in_another_pid_namespace_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ptrace_scope_error_names_the_remedies, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(attach_error_in_a_container_names_the_remedies, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(attach_error_of_unknown_cause_has_the_errno_text, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(attach_error_names_the_user_of_the_process,
+        cmocka_unit_test_setup_teardown(attach_error_lists_remedies_if_ptrace_scope_forbids_attach,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attach_error_lists_remedies_if_job_is_in_a_container,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attach_error_contains_errno_text_if_cause_is_unknown,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attach_error_names_the_user_who_owns_the_process,
                                         set_up_other_user, tear_down),
-        cmocka_unit_test_setup_teardown(process_in_another_pid_namespace_is_refused, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(attach_is_refused_if_process_is_in_another_pid_namespace,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

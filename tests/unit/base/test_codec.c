@@ -88,7 +88,7 @@ static void codec_round_trip_keeps_a_document_unchanged(void **state)
     assert_null(w.parts);
 }
 
-static void codec_writes_absent_members_as_null_or_omits_them(void **state)
+static void codec_writes_empty_struct_as_nulls_and_omits_optional_keys(void **state)
 {
     const struct whole w = {.real = (double)NAN};
     (void)state;
@@ -111,7 +111,7 @@ static void codec_reads_members_of_a_wrong_type_as_absent(void **state)
     assert_false(w.is_on || w.small || w.large || w.has_bytes || w.note || w.has_one);
     assert_int_equal(w.colour, COLOUR_UNKNOWN);
     assert_int_equal(w.part_count, 3);
-    /* The name is truncated between characters. */
+    /* The two-byte character that does not fit is dropped as a whole. */
     assert_string_equal(w.parts[2].part_name, "äöü");
     assert_string_equal(w.words[0], "");
     codec_fini(whole_codec, &w);
@@ -120,7 +120,7 @@ static void codec_reads_members_of_a_wrong_type_as_absent(void **state)
     codec_fini(whole_codec, &w);
 }
 
-static void codec_truncates_a_list_at_the_maximum_length(void **state)
+static void codec_reader_truncates_a_list_to_the_maximum_length(void **state)
 {
     struct whole w = {0};
     json_t *list = json_array(), *doc = json_pack("{s:o}", "parts", list);
@@ -137,9 +137,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codec_round_trip_keeps_a_document_unchanged),
-        cmocka_unit_test(codec_writes_absent_members_as_null_or_omits_them),
+        cmocka_unit_test(codec_writes_empty_struct_as_nulls_and_omits_optional_keys),
         cmocka_unit_test(codec_reads_members_of_a_wrong_type_as_absent),
-        cmocka_unit_test(codec_truncates_a_list_at_the_maximum_length),
+        cmocka_unit_test(codec_reader_truncates_a_list_to_the_maximum_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void setting_an_error_stores_the_message_and_returns_the_code(void **stat
     assert_string_equal(err.text, "--limit: \"x\" is 7");
 }
 
-static void setting_an_error_without_an_object_returns_the_code(void **state)
+static void setting_an_error_on_a_null_object_returns_the_code(void **state)
 {
     (void)state;
     assert_int_equal(err_set(NULL, -EIO, "lost"), -EIO);
@@ -82,7 +82,7 @@ static void error_prefix_is_prepended_to_the_message(void **state)
     assert_string_equal(err.text, "cannot open a.ebb: no such file");
 }
 
-static void error_prefix_of_an_empty_message_becomes_the_message(void **state)
+static void adding_a_prefix_to_an_empty_error_message_keeps_the_prefix(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -90,7 +90,7 @@ static void error_prefix_of_an_empty_message_becomes_the_message(void **state)
     assert_string_equal(err.text, "cannot open");
 }
 
-static void error_message_may_contain_the_previous_message(void **state)
+static void new_error_message_can_quote_the_message_being_replaced(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -103,13 +103,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(setting_an_error_stores_the_message_and_returns_the_code),
-        cmocka_unit_test(setting_an_error_without_an_object_returns_the_code),
+        cmocka_unit_test(setting_an_error_on_a_null_object_returns_the_code),
         cmocka_unit_test(setting_an_error_preserves_errno),
         cmocka_unit_test(long_error_message_is_truncated),
         cmocka_unit_test(error_truncation_never_splits_a_character),
         cmocka_unit_test(error_prefix_is_prepended_to_the_message),
-        cmocka_unit_test(error_prefix_of_an_empty_message_becomes_the_message),
-        cmocka_unit_test(error_message_may_contain_the_previous_message),
+        cmocka_unit_test(adding_a_prefix_to_an_empty_error_message_keeps_the_prefix),
+        cmocka_unit_test(new_error_message_can_quote_the_message_being_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

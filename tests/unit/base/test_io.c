@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 
-/* The folder that is a test's working directory. Its path is needed to remove it. */
+/* Temporary working directory of a test. PATH is used to remove the folder after the test. */
 struct folder {
     char path[64];
     int fd;
@@ -115,7 +115,7 @@ static void read_of_a_missing_file_returns_enoent(void **state)
     buf_fini(&b);
 }
 
-static void file_of_maximum_size_is_read_and_larger_one_is_refused(void **state)
+static void file_larger_than_the_maximum_size_is_refused(void **state)
 {
     struct folder *f = *state;
     make_file("a", "12345");
@@ -143,7 +143,7 @@ static void *drain(void *arg)
     return NULL;
 }
 
-static void data_larger_than_the_pipe_buffer_are_written_completely(void **state)
+static void data_larger_than_the_pipe_buffer_is_written_completely(void **state)
 {
     (void)state;
     int p[2];
@@ -198,7 +198,7 @@ static void replaced_file_has_the_default_mode(void **state)
     assert_int_equal(st.st_mode & 07777, 0640);
 }
 
-static void file_in_a_subfolder_is_replaced_in_that_folder(void **state)
+static void file_can_be_replaced_by_relative_or_absolute_path(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(mkdir("sub", 0777), 0);
@@ -226,7 +226,7 @@ static void file_replacement_skips_temporary_names_that_already_exist(void **sta
     assert_int_equal(entries("."), 201);
 }
 
-static void temporary_files_of_killed_processes_are_removed(void **state)
+static void only_files_named_like_temporary_files_are_removed(void **state)
 {
     struct folder *f = *state;
     static const char *const kept[] = {"a",
@@ -309,14 +309,14 @@ int main(void)
         IN_A_FOLDER(small_file_is_read_with_a_terminating_nul),
         IN_A_FOLDER(file_longer_than_the_buffer_is_truncated_when_read),
         IN_A_FOLDER(read_of_a_missing_file_returns_enoent),
-        IN_A_FOLDER(file_of_maximum_size_is_read_and_larger_one_is_refused),
-        cmocka_unit_test(data_larger_than_the_pipe_buffer_are_written_completely),
+        IN_A_FOLDER(file_larger_than_the_maximum_size_is_refused),
+        cmocka_unit_test(data_larger_than_the_pipe_buffer_is_written_completely),
         cmocka_unit_test(write_to_a_full_nonblocking_pipe_is_an_error),
         IN_A_FOLDER(file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(replaced_file_has_the_default_mode),
-        IN_A_FOLDER(file_in_a_subfolder_is_replaced_in_that_folder),
+        IN_A_FOLDER(file_can_be_replaced_by_relative_or_absolute_path),
         IN_A_FOLDER(file_replacement_skips_temporary_names_that_already_exist),
-        IN_A_FOLDER(temporary_files_of_killed_processes_are_removed),
+        IN_A_FOLDER(only_files_named_like_temporary_files_are_removed),
         IN_A_FOLDER(failed_file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(creating_a_folder_also_creates_its_missing_parents),
         IN_A_FOLDER(creating_a_folder_fails_if_part_of_its_path_is_a_file),

@@ -205,7 +205,7 @@ static void two_close(struct two *t)
     close(t->b[1]);
 }
 
-static void callback_of_a_removed_source_is_not_called(void **state)
+static void pending_event_of_a_removed_source_is_not_delivered(void **state)
 {
     (void)state;
     struct two t;
@@ -236,7 +236,7 @@ static void loop_callback_may_remove_all_sources_including_its_own(void **state)
     two_close(&t);
 }
 
-static void nested_iteration_frees_no_source_of_the_outer_iteration(void **state)
+static void source_removed_in_nested_iteration_is_freed_by_the_outer_one(void **state)
 {
     (void)state;
     struct two t;
@@ -262,7 +262,7 @@ static void stop_asking(void *user, int fd, uint32_t events)
     assert_int_equal(loop_change_fd(t->source_b, 0), 0);
 }
 
-static void pending_event_is_dropped_if_it_is_no_longer_requested(void **state)
+static void pending_event_is_dropped_if_callback_unsubscribed_from_it(void **state)
 {
     (void)state;
     struct two t;
@@ -336,7 +336,7 @@ static void disarmed_timer_does_not_fire_until_set_again(void **state)
     loop_remove(timer);
 }
 
-static void callback_of_an_expired_but_removed_timer_is_not_called(void **state)
+static void expired_timer_does_not_fire_after_removal(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -438,7 +438,7 @@ static void child_exit_wakes_the_event_loop(void **state)
     assert_int_equal(WEXITSTATUS(status), 3);
 }
 
-static void event_loop_returns_after_a_stop_and_can_run_again(void **state)
+static void stopped_event_loop_can_run_again(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -462,7 +462,7 @@ static void on_alarm(int signo)
         abort();
 }
 
-static void interrupted_wait_does_not_end_the_event_loop(void **state)
+static void event_loop_continues_after_an_interrupted_wait(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -491,22 +491,22 @@ int main(void)
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
         WITH_LOOP(hangup_event_is_delivered_even_if_not_requested),
         WITH_LOOP(adding_an_fd_that_epoll_refuses_returns_the_error),
-        WITH_LOOP(callback_of_a_removed_source_is_not_called),
+        WITH_LOOP(pending_event_of_a_removed_source_is_not_delivered),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
-        WITH_LOOP(nested_iteration_frees_no_source_of_the_outer_iteration),
-        WITH_LOOP(pending_event_is_dropped_if_it_is_no_longer_requested),
+        WITH_LOOP(source_removed_in_nested_iteration_is_freed_by_the_outer_one),
+        WITH_LOOP(pending_event_is_dropped_if_callback_unsubscribed_from_it),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_with_a_time_in_the_past_fires_at_once),
         WITH_LOOP(missed_timer_periods_cause_a_single_callback),
         WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
-        WITH_LOOP(callback_of_an_expired_but_removed_timer_is_not_called),
+        WITH_LOOP(expired_timer_does_not_fire_after_removal),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
         WITH_LOOP(freeing_the_event_loop_restores_the_signal_mask),
         WITH_LOOP(event_loop_refuses_a_signal_that_cannot_be_caught),
         WITH_LOOP(child_exit_wakes_the_event_loop),
-        WITH_LOOP(event_loop_returns_after_a_stop_and_can_run_again),
-        WITH_LOOP(interrupted_wait_does_not_end_the_event_loop),
+        WITH_LOOP(stopped_event_loop_can_run_again),
+        WITH_LOOP(event_loop_continues_after_an_interrupted_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

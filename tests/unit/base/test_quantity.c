@@ -112,7 +112,7 @@ static void size_error_shows_examples_of_valid_sizes(void **state)
     assert_string_equal(err.text, "--limit: \"120%\" is not a percentage between 0.01% and 100%");
 }
 
-static void error_for_a_very_long_value_keeps_its_advice(void **state)
+static void error_for_a_very_long_value_still_shows_a_valid_example(void **state)
 {
     (void)state;
     char huge[2000];
@@ -211,7 +211,7 @@ static void duration_limits_are_inclusive(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void int_option_accepts_both_ends_of_its_range(void **state)
+static void int_option_accepts_the_minimum_and_the_maximum(void **state)
 {
     (void)state;
     int64_t v = 0;
@@ -266,12 +266,12 @@ int main(void)
         cmocka_unit_test(invalid_size_is_refused),
         cmocka_unit_test(size_out_of_range_returns_erange),
         cmocka_unit_test(size_error_shows_examples_of_valid_sizes),
-        cmocka_unit_test(error_for_a_very_long_value_keeps_its_advice),
+        cmocka_unit_test(error_for_a_very_long_value_still_shows_a_valid_example),
         cmocka_unit_test(duration_requires_a_unit),
         cmocka_unit_test(invalid_duration_is_refused),
         cmocka_unit_test(duration_error_shows_the_allowed_minimum_or_maximum),
         cmocka_unit_test(duration_limits_are_inclusive),
-        cmocka_unit_test(int_option_accepts_both_ends_of_its_range),
+        cmocka_unit_test(int_option_accepts_the_minimum_and_the_maximum),
         cmocka_unit_test(int_option_refuses_values_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

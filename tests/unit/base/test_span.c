@@ -9,7 +9,7 @@
 
 #include "base/span.h"
 
-/* Returns a span of the first LEN bytes of TEXT. The bytes after it must be ignored. */
+/* Returns a span of the first LEN bytes of TEXT. Functions must ignore the rest of TEXT. */
 static struct span cut(const char *text, size_t len)
 {
     return (struct span){text, len};

@@ -110,7 +110,7 @@ static void fitted_is(size_t size, size_t width, const char *in, const char *wan
         assert_int_equal(out[i], 'G');
 }
 
-static void fitted_text_keeps_a_short_name_unchanged(void **state)
+static void text_narrower_than_the_column_is_not_changed(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcde", "abcde");
@@ -118,7 +118,7 @@ static void fitted_text_keeps_a_short_name_unchanged(void **state)
     fitted_is(60, 0, "", "");
 }
 
-static void fitted_text_that_was_too_wide_ends_in_an_ellipsis(void **state)
+static void text_wider_than_the_column_ends_in_an_ellipsis(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcdef", "abcd…");
@@ -127,7 +127,7 @@ static void fitted_text_that_was_too_wide_ends_in_an_ellipsis(void **state)
     fitted_is(60, 4, "äöüß!", "äöü…");
 }
 
-static void fitted_text_is_truncated_to_the_array_size(void **state)
+static void text_fitted_to_a_column_is_truncated_to_the_buffer_size(void **state)
 {
     (void)state;
     fitted_is(8, 50, "abcdefgh", "abcd…");
@@ -140,7 +140,7 @@ static void fitted_text_is_truncated_to_the_array_size(void **state)
     assert_int_equal(untouched, 'G');
 }
 
-static void fitted_text_contains_no_partial_escape_sequence(void **state)
+static void escape_sequence_is_never_split_at_the_column_width(void **state)
 {
     (void)state;
     fitted_is(60, 5, "ab\033\033\033", "ab\\e…");
@@ -148,7 +148,7 @@ static void fitted_text_contains_no_partial_escape_sequence(void **state)
     fitted_is(60, 4, "\x01\x02", "…");
 }
 
-static void combining_mark_takes_no_column_in_fitted_text(void **state)
+static void combining_mark_takes_no_column(void **state)
 {
     (void)state;
     fitted_is(60, 3,
@@ -158,7 +158,7 @@ static void combining_mark_takes_no_column_in_fitted_text(void **state)
               "bc");
 }
 
-static void wide_character_takes_two_columns_in_fitted_text(void **state)
+static void wide_character_takes_two_columns(void **state)
 {
     (void)state;
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -179,7 +179,7 @@ static void command_is(const char *in, size_t len, const char *want)
 }
 #define COMMAND_IS(literal, want) command_is(literal, sizeof(literal) - 1, want)
 
-static void formatted_command_shows_argument_boundaries(void **state)
+static void formatted_command_quotes_empty_and_multi_word_arguments(void **state)
 {
     (void)state;
     COMMAND_IS("python\0train.py\0", "python train.py");
@@ -308,13 +308,13 @@ int main(void)
         cmocka_unit_test(escaping_doubles_backslashes),
         cmocka_unit_test(escaping_shows_invalid_utf8_byte_by_byte),
         cmocka_unit_test(utf8_decoder_accepts_every_code_point_except_surrogates),
-        cmocka_unit_test(fitted_text_keeps_a_short_name_unchanged),
-        cmocka_unit_test(fitted_text_that_was_too_wide_ends_in_an_ellipsis),
-        cmocka_unit_test(fitted_text_is_truncated_to_the_array_size),
-        cmocka_unit_test(fitted_text_contains_no_partial_escape_sequence),
-        cmocka_unit_test(combining_mark_takes_no_column_in_fitted_text),
-        cmocka_unit_test(wide_character_takes_two_columns_in_fitted_text),
-        cmocka_unit_test(formatted_command_shows_argument_boundaries),
+        cmocka_unit_test(text_narrower_than_the_column_is_not_changed),
+        cmocka_unit_test(text_wider_than_the_column_ends_in_an_ellipsis),
+        cmocka_unit_test(text_fitted_to_a_column_is_truncated_to_the_buffer_size),
+        cmocka_unit_test(escape_sequence_is_never_split_at_the_column_width),
+        cmocka_unit_test(combining_mark_takes_no_column),
+        cmocka_unit_test(wide_character_takes_two_columns),
+        cmocka_unit_test(formatted_command_quotes_empty_and_multi_word_arguments),
         cmocka_unit_test(formatted_command_escapes_quotes_in_arguments),
         cmocka_unit_test(formatted_size_has_three_digits_and_a_binary_unit),
         cmocka_unit_test(approximate_numbers_have_two_significant_digits),

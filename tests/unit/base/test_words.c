@@ -101,7 +101,7 @@ static void signal_can_be_given_by_name_or_number(void **state)
     signal_is("64", 64);
 }
 
-static void error_for_an_unknown_signal_quotes_its_name(void **state)
+static void unknown_signal_name_is_quoted_in_the_error(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -117,7 +117,7 @@ static void error_for_an_unknown_signal_quotes_its_name(void **state)
     }
 }
 
-static void unnamed_signal_is_shown_as_its_number(void **state)
+static void signal_without_a_name_is_shown_as_a_number(void **state)
 {
     (void)state;
     char name[WORDS_SIGNAL_MAX];
@@ -133,8 +133,8 @@ int main(void)
         cmocka_unit_test(quotes_and_backslashes_keep_blanks_within_a_word),
         cmocka_unit_test(unclosed_quote_in_a_word_list_is_an_error),
         cmocka_unit_test(signal_can_be_given_by_name_or_number),
-        cmocka_unit_test(error_for_an_unknown_signal_quotes_its_name),
-        cmocka_unit_test(unnamed_signal_is_shown_as_its_number),
+        cmocka_unit_test(unknown_signal_name_is_quoted_in_the_error),
+        cmocka_unit_test(signal_without_a_name_is_shown_as_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ int scenario_end(void **state);
 void memory_leaks(void);
 void memory_is_flat(void);
 void growth_stops_after(double seconds); /* Memory grows from 500 to 900 MiB and then stops. */
-void memory_grew_once_by(double bytes);  /* memory grows until 30 s */
+void memory_grew_once_by(double bytes);
 
 void expect(enum hypothesis_id id, enum hypothesis_word word);
 void expect_first(enum hypothesis_id id);

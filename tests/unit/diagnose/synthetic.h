@@ -41,8 +41,8 @@ struct facts_process *synthetic_process(struct synthetic *s, enum process_role r
 /* Makes FIELD of process P grow from FROM at the start to TO at UNTIL_S, and then stay constant. */
 void synthetic_field(struct synthetic *s, size_t p, enum sample_process_field field, double from,
                      double to, double until_s);
-/* Removes those readings of FIELD of the main process that are NAN. Call this for at most one field
- * per test. */
+/* Removes all NAN readings from FIELD of the main process. Call this for at most one field per
+ * test. */
 void synthetic_remove_nan(struct synthetic *s, enum sample_process_field field);
 /* Sets the RSS of the main process, all of it anonymous memory. */
 void synthetic_memory(struct synthetic *s, double from, double to, double until_s);
@@ -54,8 +54,8 @@ void synthetic_verdict(struct synthetic *s, size_t p, enum verdict_word word);
  * unknown. */
 void synthetic_steps(struct synthetic *s, uint64_t per_epoch);
 void synthetic_mark(struct synthetic *s, enum verdict_mark_kind kind, double t_s);
-/* Adds a call site to the heap profile. All call sites together account for all live memory. If
- * WORD is stable, the site retains no memory. */
+/* Adds a call site to the heap profile. The live memory of the heap is the sum over all call sites.
+ * WORD is the verdict on the site; if it is stable, the site's baseline has not grown. */
 void synthetic_row(struct synthetic *s, const char *file, double start, double now,
                    enum verdict_word word);
 /* Adds two censuses, at steps 20 and 180. */

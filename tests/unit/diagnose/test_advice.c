@@ -29,7 +29,7 @@ static void advice_contains_the_memory_measured_in_the_run(void **state)
     assert_string_equal(a->effect, "saves 400 MiB");
 }
 
-static void advice_is_to_limit_a_growing_container_of_the_program_only(void **state)
+static void advice_is_to_limit_containers_of_the_program_not_of_a_library(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -50,7 +50,7 @@ static void advice_is_to_limit_a_growing_container_of_the_program_only(void **st
     assert_null(strstr(a->what, "Registry.series"));
 }
 
-static void advice_for_a_full_cache_does_not_repeat_its_call_site(void **state)
+static void call_site_is_not_advised_separately_for_a_full_cache(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -61,7 +61,7 @@ static void advice_for_a_full_cache_does_not_repeat_its_call_site(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void advice_rules_out_a_leak_only_if_the_verdict_does(void **state)
+static void advice_says_not_a_leak_only_after_growth_has_stopped(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -72,7 +72,7 @@ static void advice_rules_out_a_leak_only_if_the_verdict_does(void **state)
     assert_null(strstr(advised(list, HYPOTHESIS_FIRST_TOUCH)->what, "not a leak"));
 }
 
-static void advice_for_a_filling_buffer_names_its_single_allocation(void **state)
+static void advice_for_a_filling_buffer_gives_the_size_of_the_block(void **state)
 {
     (void)state;
     struct advice list[ADVICE_MAX];
@@ -85,7 +85,7 @@ static void advice_for_a_filling_buffer_names_its_single_allocation(void **state
     assert_non_null(strstr(a->what, "900 MiB was allocated in one block"));
 }
 
-static void advice_on_restarts_is_given_if_limit_and_steps_are_known(void **state)
+static void restart_is_advised_if_limit_and_step_count_are_known(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -100,7 +100,7 @@ static void advice_on_restarts_is_given_if_limit_and_steps_are_known(void **stat
     assert_true(is_there);
 }
 
-static void advice_is_to_remove_useless_cleanup_calls(void **state)
+static void removal_of_cleanup_calls_is_advised_if_little_was_freed(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -137,7 +137,7 @@ static void heap_profiler_is_not_advised(void)
         assert_null(strstr(list[i].what, "heap profiler"));
 }
 
-static void heap_profiler_is_not_advised_if_it_ran_already(void **state)
+static void heap_profiler_is_not_advised_if_the_profiler_already_ran(void **state)
 {
     (void)state;
     memory_leaks();
@@ -153,7 +153,7 @@ static void heap_profiler_is_not_advised_if_it_cannot_run(void **state)
     heap_profiler_is_not_advised();
 }
 
-static void advice_never_names_a_container_inside_a_library(void **state)
+static void advice_for_a_call_site_never_names_a_library_container(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -206,16 +206,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_memory_measured_in_the_run),
-        T(advice_is_to_limit_a_growing_container_of_the_program_only),
-        T(advice_for_a_full_cache_does_not_repeat_its_call_site),
-        T(advice_rules_out_a_leak_only_if_the_verdict_does),
-        T(advice_for_a_filling_buffer_names_its_single_allocation),
-        T(advice_on_restarts_is_given_if_limit_and_steps_are_known),
-        T(advice_is_to_remove_useless_cleanup_calls),
+        T(advice_is_to_limit_containers_of_the_program_not_of_a_library),
+        T(call_site_is_not_advised_separately_for_a_full_cache),
+        T(advice_says_not_a_leak_only_after_growth_has_stopped),
+        T(advice_for_a_filling_buffer_gives_the_size_of_the_block),
+        T(restart_is_advised_if_limit_and_step_count_are_known),
+        T(removal_of_cleanup_calls_is_advised_if_little_was_freed),
         T(advice_for_unexplained_growth_is_to_use_ebb_run),
-        T(heap_profiler_is_not_advised_if_it_ran_already),
+        T(heap_profiler_is_not_advised_if_the_profiler_already_ran),
         T(heap_profiler_is_not_advised_if_it_cannot_run),
-        T(advice_never_names_a_container_inside_a_library),
+        T(advice_for_a_call_site_never_names_a_library_container),
         T(advice_for_gpu_growth_uses_the_gpu_growth_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

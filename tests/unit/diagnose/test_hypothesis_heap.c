@@ -28,7 +28,7 @@ static void constant_object_count_makes_python_objects_an_unlikely_cause(void **
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void python_object_growth_cannot_be_tested_by_a_sampled_census(void **state)
+static void python_object_hypothesis_requires_an_unsampled_census(void **state)
 {
     (void)state;
     memory_leaks();
@@ -37,7 +37,7 @@ static void python_object_growth_cannot_be_tested_by_a_sampled_census(void **sta
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void python_object_growth_cannot_be_tested_while_memory_is_flat(void **state)
+static void python_object_hypothesis_requires_memory_growth(void **state)
 {
     (void)state;
     growth_stops_after(15);
@@ -55,7 +55,7 @@ static void growth_before_first_census_is_not_attributed_to_objects(void **state
     assert_true(synthetic_test(&s, HYPOTHESIS_PYTHON_OBJECTS)->share < 0.2);
 }
 
-static void python_objects_and_tensors_cannot_be_tested_without_census(void **state)
+static void python_object_and_tensor_hypotheses_require_a_census(void **state)
 {
     (void)state;
     memory_leaks();
@@ -65,7 +65,7 @@ static void python_objects_and_tensors_cannot_be_tested_without_census(void **st
     assert_non_null(strstr(synthetic_test(&s, HYPOTHESIS_TENSORS)->decide, "EBB_CENSUS_EVERY"));
 }
 
-static void growing_grad_tensors_and_nodes_are_diagnosed_as_kept_graph(void **state)
+static void kept_graph_is_diagnosed_if_grad_tensors_and_nodes_grow(void **state)
 {
     (void)state;
     memory_leaks();
@@ -74,7 +74,7 @@ static void growing_grad_tensors_and_nodes_are_diagnosed_as_kept_graph(void **st
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
-static void model_copies_that_require_grad_are_not_called_a_kept_graph(void **state)
+static void kept_graph_is_not_diagnosed_for_model_copies(void **state)
 {
     (void)state;
     memory_leaks();
@@ -88,7 +88,7 @@ static void model_copies_that_require_grad_are_not_called_a_kept_graph(void **st
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void tensors_without_grad_are_not_called_a_kept_graph(void **state)
+static void kept_graph_is_not_diagnosed_for_tensors_without_grad(void **state)
 {
     (void)state;
     memory_leaks();
@@ -97,7 +97,7 @@ static void tensors_without_grad_are_not_called_a_kept_graph(void **state)
     expect_first(HYPOTHESIS_TENSORS);
 }
 
-static void kept_graph_cannot_be_tested_without_census_and_profile(void **state)
+static void kept_graph_hypothesis_requires_a_census_or_a_profile(void **state)
 {
     (void)state;
     memory_leaks();
@@ -140,7 +140,7 @@ static void growth_that_ended_is_attributed_to_the_site_that_grew(void **state)
     assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
 }
 
-static void growing_container_explains_a_leak_without_a_census(void **state)
+static void growing_container_explains_a_leak_if_census_is_missing(void **state)
 {
     (void)state;
     memory_leaks();
@@ -158,7 +158,7 @@ static void growing_container_explains_a_leak_without_a_census(void **state)
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void variable_whose_graph_grows_is_diagnosed_as_a_kept_graph(void **state)
+static void kept_graph_is_diagnosed_if_graph_of_a_variable_grows(void **state)
 {
     (void)state;
     memory_leaks();
@@ -171,7 +171,7 @@ static void variable_whose_graph_grows_is_diagnosed_as_a_kept_graph(void **state
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
-static void batch_that_is_live_only_at_the_end_is_an_unlikely_cause(void **state)
+static void batch_that_is_live_only_at_the_end_is_an_unlikely_leak_cause(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -211,7 +211,7 @@ static void growth_at_several_lines_of_one_function_is_added_up(void **state)
     assert_true(is_said);
 }
 
-static void evidence_about_a_call_site_names_the_growing_container(void **state)
+static void call_site_evidence_names_the_fastest_growing_container(void **state)
 {
     (void)state;
     memory_leaks();
@@ -230,7 +230,7 @@ static void evidence_about_a_call_site_names_the_growing_container(void **state)
                               "step 40, at most 100 MiB");
 }
 
-static void call_sites_cannot_be_tested_without_a_heap_profile(void **state)
+static void call_site_hypothesis_requires_a_heap_profile(void **state)
 {
     (void)state;
     memory_leaks();
@@ -238,7 +238,7 @@ static void call_sites_cannot_be_tested_without_a_heap_profile(void **state)
     expect_absent(HYPOTHESIS_CALL_SITE, "the heap profiler was off");
 }
 
-static void growing_memory_with_a_flat_live_heap_is_called_retention(void **state)
+static void retention_is_diagnosed_if_rss_grows_and_live_heap_is_flat(void **state)
 {
     (void)state;
     memory_leaks();
@@ -247,7 +247,7 @@ static void growing_memory_with_a_flat_live_heap_is_called_retention(void **stat
     expect_first(HYPOTHESIS_RETENTION);
 }
 
-static void live_heap_that_grows_like_rss_is_not_called_retention(void **state)
+static void retention_is_not_diagnosed_if_live_heap_grows_like_rss(void **state)
 {
     (void)state;
     memory_leaks();
@@ -255,7 +255,7 @@ static void live_heap_that_grows_like_rss_is_not_called_retention(void **state)
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
 }
 
-static void growing_free_memory_in_the_allocator_is_called_retention(void **state)
+static void retention_is_diagnosed_if_allocator_free_memory_grows(void **state)
 {
     (void)state;
     memory_leaks();
@@ -270,7 +270,7 @@ static void growing_free_memory_in_the_allocator_is_called_retention(void **stat
 }
 
 /* The batch is live at only one of the two heap readings. */
-static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
+static void retention_is_diagnosed_even_if_last_reading_has_a_live_batch(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -281,7 +281,7 @@ static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
 }
 
 /* The allocator's own count excludes small Python objects. */
-static void small_live_objects_are_not_diagnosed_as_retention(void **state)
+static void retention_is_not_diagnosed_if_small_live_objects_grow(void **state)
 {
     (void)state;
     memory_leaks();
@@ -304,7 +304,7 @@ static void retention_shown_only_by_allocator_count_is_rated_possible(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_of_one_process_does_not_rule_out_causes_in_others(void **state)
+static void flat_heap_rules_out_call_sites_only_without_growing_workers(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -321,7 +321,7 @@ static void flat_heap_of_one_process_does_not_rule_out_causes_in_others(void **s
 }
 
 /* At the start, 250 MiB was free but not resident, because it had never been written to. */
-static void memory_that_was_free_at_the_start_makes_retention_unlikely(void **state)
+static void retention_is_unlikely_if_heap_was_already_free_at_the_start(void **state)
 {
     (void)state;
     memory_leaks();
@@ -353,33 +353,33 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(growing_object_count_makes_python_objects_a_likely_cause),
         T(constant_object_count_makes_python_objects_an_unlikely_cause),
-        T(python_object_growth_cannot_be_tested_by_a_sampled_census),
-        T(python_object_growth_cannot_be_tested_while_memory_is_flat),
+        T(python_object_hypothesis_requires_an_unsampled_census),
+        T(python_object_hypothesis_requires_memory_growth),
         T(growth_before_first_census_is_not_attributed_to_objects),
-        T(python_objects_and_tensors_cannot_be_tested_without_census),
-        T(growing_container_explains_a_leak_without_a_census),
-        T(growing_grad_tensors_and_nodes_are_diagnosed_as_kept_graph),
-        T(model_copies_that_require_grad_are_not_called_a_kept_graph),
-        T(tensors_without_grad_are_not_called_a_kept_graph),
-        T(kept_graph_cannot_be_tested_without_census_and_profile),
+        T(python_object_and_tensor_hypotheses_require_a_census),
+        T(growing_container_explains_a_leak_if_census_is_missing),
+        T(kept_graph_is_diagnosed_if_grad_tensors_and_nodes_grow),
+        T(kept_graph_is_not_diagnosed_for_model_copies),
+        T(kept_graph_is_not_diagnosed_for_tensors_without_grad),
+        T(kept_graph_hypothesis_requires_a_census_or_a_profile),
         T(leaking_call_site_is_named_with_its_line),
         T(call_site_with_the_most_growth_is_named_if_none_leaks),
         T(growth_that_ended_is_attributed_to_the_site_that_grew),
-        T(variable_whose_graph_grows_is_diagnosed_as_a_kept_graph),
-        T(batch_that_is_live_only_at_the_end_is_an_unlikely_cause),
+        T(kept_graph_is_diagnosed_if_graph_of_a_variable_grows),
+        T(batch_that_is_live_only_at_the_end_is_an_unlikely_leak_cause),
         T(call_site_that_stopped_growing_is_an_unlikely_leak_cause),
         T(constant_call_sites_are_ruled_out_as_the_cause_of_a_leak),
         T(growth_at_several_lines_of_one_function_is_added_up),
-        T(evidence_about_a_call_site_names_the_growing_container),
-        T(call_sites_cannot_be_tested_without_a_heap_profile),
-        T(growing_memory_with_a_flat_live_heap_is_called_retention),
-        T(live_heap_that_grows_like_rss_is_not_called_retention),
-        T(growing_free_memory_in_the_allocator_is_called_retention),
-        T(retention_is_found_despite_a_batch_live_at_one_reading),
-        T(small_live_objects_are_not_diagnosed_as_retention),
+        T(call_site_evidence_names_the_fastest_growing_container),
+        T(call_site_hypothesis_requires_a_heap_profile),
+        T(retention_is_diagnosed_if_rss_grows_and_live_heap_is_flat),
+        T(retention_is_not_diagnosed_if_live_heap_grows_like_rss),
+        T(retention_is_diagnosed_if_allocator_free_memory_grows),
+        T(retention_is_diagnosed_even_if_last_reading_has_a_live_batch),
+        T(retention_is_not_diagnosed_if_small_live_objects_grow),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
-        T(flat_heap_of_one_process_does_not_rule_out_causes_in_others),
-        T(memory_that_was_free_at_the_start_makes_retention_unlikely),
+        T(flat_heap_rules_out_call_sites_only_without_growing_workers),
+        T(retention_is_unlikely_if_heap_was_already_free_at_the_start),
         T(constant_free_memory_in_the_allocator_contradicts_retention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

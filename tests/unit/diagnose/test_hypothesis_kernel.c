@@ -36,7 +36,7 @@ static void page_cache_is_ruled_out_if_file_pages_are_constant(void **state)
     expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
 }
 
-static void kernel_causes_cannot_be_tested_without_the_rss_breakdown(void **state)
+static void file_and_shmem_and_swap_hypotheses_require_rss_breakdown(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -54,7 +54,7 @@ static void growing_shmem_is_diagnosed_as_shared_memory(void **state)
     expect_first(HYPOTHESIS_SHARED_MEMORY);
 }
 
-static void pinned_memory_cannot_be_tested_if_torch_does_not_report_it(void **state)
+static void pinned_memory_hypothesis_requires_reports_from_torch(void **state)
 {
     (void)state;
     memory_leaks();
@@ -99,7 +99,7 @@ static void swap_is_ruled_out_if_no_memory_was_swapped_out(void **state)
     expect(HYPOTHESIS_SWAP, NEARLY_CERTAIN);
 }
 
-static void uncounted_huge_pages_are_ruled_out_only_if_disabled(void **state)
+static void huge_pages_are_ruled_out_without_a_count_only_if_disabled(void **state)
 {
     (void)state;
     memory_leaks();
@@ -111,7 +111,7 @@ static void uncounted_huge_pages_are_ruled_out_only_if_disabled(void **state)
     expect(HYPOTHESIS_THP, POSSIBLE);
 }
 
-static void growth_in_huge_pages_is_not_called_retention(void **state)
+static void retention_is_not_diagnosed_if_growth_is_in_huge_pages(void **state)
 {
     (void)state;
     memory_leaks();
@@ -134,7 +134,7 @@ static void constant_huge_pages_are_ruled_out_as_the_cause_of_growth(void **stat
     expect(HYPOTHESIS_THP, RULED_OUT);
 }
 
-static void growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth(void **state)
+static void gpu_growth_is_diagnosed_if_host_memory_is_flat(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -161,7 +161,7 @@ static void gpu_growth_with_a_stable_verdict_is_ruled_out(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void ended_gpu_growth_is_diagnosed_above_a_tenth_of_gpu_memory(void **state)
+static void gpu_growth_that_ended_is_diagnosed_only_above_a_tenth(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_PLATEAUED, MIB(700), MIB(908));
@@ -198,7 +198,7 @@ static void growth_of_unused_reserved_gpu_memory_means_fragmentation(void **stat
     expect_first(HYPOTHESIS_GPU_FRAGMENTS);
 }
 
-static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **state)
+static void gpu_fragmentation_is_ruled_out_if_reserved_memory_was_in_use(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -208,7 +208,7 @@ static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **stat
     expect(HYPOTHESIS_GPU_FRAGMENTS, RULED_OUT);
 }
 
-static void gpu_leak_with_growing_reserved_memory_is_not_fragmentation(void **state)
+static void gpu_fragmentation_is_not_diagnosed_if_gpu_memory_leaks(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_LEAKING, MIB(700), MIB(3000));
@@ -225,7 +225,7 @@ static void constant_gpu_memory_of_a_leaking_job_rules_out_gpu_growth(void **sta
     expect(HYPOTHESIS_GPU, RULED_OUT);
 }
 
-static void cgroup_memory_that_no_process_maps_is_shared_memory(void **state)
+static void cgroup_memory_mapped_by_no_process_is_diagnosed_as_shmem(void **state)
 {
     static double mapped[SYNTHETIC_POINTS];
     (void)state;
@@ -244,7 +244,7 @@ static void cgroup_memory_that_no_process_maps_is_shared_memory(void **state)
     assert_int_not_equal(synthetic_test(&s, HYPOTHESIS_SHARED_MEMORY)->word, NEARLY_CERTAIN);
 }
 
-static void unmapped_memory_that_stopped_growing_does_not_explain_a_leak(void **state)
+static void cgroup_memory_that_stopped_growing_does_not_explain_a_leak(void **state)
 {
     static double mapped[SYNTHETIC_POINTS];
     (void)state;
@@ -267,26 +267,26 @@ static void unmapped_memory_that_stopped_growing_does_not_explain_a_leak(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(cgroup_memory_that_no_process_maps_is_shared_memory),
-        T(unmapped_memory_that_stopped_growing_does_not_explain_a_leak),
+        T(cgroup_memory_mapped_by_no_process_is_diagnosed_as_shmem),
+        T(cgroup_memory_that_stopped_growing_does_not_explain_a_leak),
         T(growing_file_pages_are_diagnosed_as_page_cache),
         T(small_growth_of_file_pages_is_not_diagnosed),
         T(page_cache_is_ruled_out_if_file_pages_are_constant),
-        T(kernel_causes_cannot_be_tested_without_the_rss_breakdown),
+        T(file_and_shmem_and_swap_hypotheses_require_rss_breakdown),
         T(growing_shmem_is_diagnosed_as_shared_memory),
-        T(pinned_memory_cannot_be_tested_if_torch_does_not_report_it),
+        T(pinned_memory_hypothesis_requires_reports_from_torch),
         T(pinned_shared_memory_is_diagnosed_as_pinned_memory),
         T(swap_is_ruled_out_if_no_memory_was_swapped_out),
-        T(uncounted_huge_pages_are_ruled_out_only_if_disabled),
-        T(growth_in_huge_pages_is_not_called_retention),
+        T(huge_pages_are_ruled_out_without_a_count_only_if_disabled),
+        T(retention_is_not_diagnosed_if_growth_is_in_huge_pages),
         T(constant_huge_pages_are_ruled_out_as_the_cause_of_growth),
-        T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),
+        T(gpu_growth_is_diagnosed_if_host_memory_is_flat),
         T(gpu_growth_with_a_stable_verdict_is_ruled_out),
-        T(ended_gpu_growth_is_diagnosed_above_a_tenth_of_gpu_memory),
+        T(gpu_growth_that_ended_is_diagnosed_only_above_a_tenth),
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
         T(growth_of_unused_reserved_gpu_memory_means_fragmentation),
-        T(reserved_gpu_memory_that_was_in_use_is_not_fragmentation),
-        T(gpu_leak_with_growing_reserved_memory_is_not_fragmentation),
+        T(gpu_fragmentation_is_ruled_out_if_reserved_memory_was_in_use),
+        T(gpu_fragmentation_is_not_diagnosed_if_gpu_memory_leaks),
         T(constant_gpu_memory_of_a_leaking_job_rules_out_gpu_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

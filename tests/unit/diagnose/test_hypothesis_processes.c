@@ -7,7 +7,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void launcher_without_a_training_process_is_diagnosed(void **state)
+static void launcher_is_diagnosed_if_job_has_no_training_process(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -20,7 +20,7 @@ static void launcher_without_a_training_process_is_diagnosed(void **state)
     expect(HYPOTHESIS_LAUNCHER, CANNOT_TEST);
 }
 
-static void compile_workers_with_constant_memory_are_called_overhead(void **state)
+static void compile_workers_of_constant_size_are_diagnosed_as_overhead(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -38,7 +38,7 @@ static void compile_workers_with_constant_memory_are_called_overhead(void **stat
     assert_true(synthetic_test(&s, HYPOTHESIS_WORKERS)->word <= UNLIKELY);
 }
 
-static void hypotheses_about_workers_are_ruled_out_without_workers(void **state)
+static void worker_hypotheses_are_ruled_out_if_job_has_no_workers(void **state)
 {
     (void)state;
     memory_leaks();
@@ -49,7 +49,7 @@ static void hypotheses_about_workers_are_ruled_out_without_workers(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void growing_number_of_processes_is_diagnosed_as_piling_up(void **state)
+static void process_pile_up_is_diagnosed_if_process_count_grows(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -70,7 +70,7 @@ static void growing_number_of_processes_is_diagnosed_as_piling_up(void **state)
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
-static void leaking_verdict_rules_out_causes_whose_growth_ends(void **state)
+static void causes_with_limited_growth_are_ruled_out_for_a_leak(void **state)
 {
     (void)state;
     memory_leaks();
@@ -82,7 +82,7 @@ static void leaking_verdict_rules_out_causes_whose_growth_ends(void **state)
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
 
-static void growing_unique_memory_with_flat_rss_means_copy_on_write(void **state)
+static void copy_on_write_is_diagnosed_if_only_unique_memory_grows(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -96,7 +96,7 @@ static void growing_unique_memory_with_flat_rss_means_copy_on_write(void **state
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
-static void copy_on_write_is_not_the_first_diagnosis_of_a_flat_job(void **state)
+static void no_growth_is_diagnosed_first_even_if_copy_on_write_is_certain(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -178,7 +178,7 @@ static void import_of_the_compiler_is_not_recompilation(void **state)
     expect(HYPOTHESIS_COMPILE, RULED_OUT);
 }
 
-static void recompilation_is_ruled_out_without_a_compiler(void **state)
+static void recompilation_is_ruled_out_if_no_compiler_was_used(void **state)
 {
     (void)state;
     memory_leaks();
@@ -195,20 +195,20 @@ static void recompilation_is_ruled_out_without_a_compiler(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(launcher_without_a_training_process_is_diagnosed),
-        T(compile_workers_with_constant_memory_are_called_overhead),
-        T(hypotheses_about_workers_are_ruled_out_without_workers),
-        T(growing_number_of_processes_is_diagnosed_as_piling_up),
-        T(leaking_verdict_rules_out_causes_whose_growth_ends),
-        T(growing_unique_memory_with_flat_rss_means_copy_on_write),
-        T(copy_on_write_is_not_the_first_diagnosis_of_a_flat_job),
+        T(launcher_is_diagnosed_if_job_has_no_training_process),
+        T(compile_workers_of_constant_size_are_diagnosed_as_overhead),
+        T(worker_hypotheses_are_ruled_out_if_job_has_no_workers),
+        T(process_pile_up_is_diagnosed_if_process_count_grows),
+        T(causes_with_limited_growth_are_ruled_out_for_a_leak),
+        T(copy_on_write_is_diagnosed_if_only_unique_memory_grows),
+        T(no_growth_is_diagnosed_first_even_if_copy_on_write_is_certain),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
         T(small_unshared_growth_after_a_fork_is_not_copy_on_write),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
         T(growing_call_sites_in_the_compiler_mean_recompilation),
         T(growing_call_site_in_compiled_code_is_not_recompilation),
         T(import_of_the_compiler_is_not_recompilation),
-        T(recompilation_is_ruled_out_without_a_compiler),
+        T(recompilation_is_ruled_out_if_no_compiler_was_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

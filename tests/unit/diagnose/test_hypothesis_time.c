@@ -25,7 +25,7 @@ static void memory_peak_at_the_end_is_not_evidence_of_growth(void **state)
                              "200 MiB of the final 215 MiB was allocated before"));
 }
 
-static void amount_allocated_before_training_is_at_most_the_final_memory(void **state)
+static void reported_start_up_allocation_never_exceeds_final_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(195), 100);
@@ -39,7 +39,7 @@ static void amount_allocated_before_training_is_at_most_the_final_memory(void **
 }
 
 /* Without marks, growth that ends early is treated as start-up. */
-static void growth_during_start_up_is_diagnosed_as_data_load(void **state)
+static void data_load_is_diagnosed_if_growth_ends_during_start_up(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(224), MIB(269), 60);
@@ -118,7 +118,7 @@ static void temporary_spike_is_not_a_lasting_jump(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
-static void data_load_cannot_be_tested_without_marks(void **state)
+static void data_load_hypothesis_requires_marks(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -193,7 +193,7 @@ static void cache_is_unlikely_if_growth_ends_long_after_the_first_epoch(void **s
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-static void epoch_mark_alone_defines_the_end_of_the_first_epoch(void **state)
+static void first_epoch_ends_at_epoch_mark_if_epoch_length_is_unknown(void **state)
 {
     (void)state;
     growth_stops_after(120);
@@ -232,7 +232,7 @@ static void cache_is_a_likely_cause_during_the_first_epoch(void **state)
     assert_true(has_evidence(h, EVIDENCE_FOR, "step 190 of 1000"));
 }
 
-static void cache_cannot_be_tested_without_an_epoch_length(void **state)
+static void cache_hypothesis_requires_the_epoch_length(void **state)
 {
     (void)state;
     memory_leaks();
@@ -249,7 +249,7 @@ static void gradient_accumulation_is_ruled_out_by_growth_at_step_ends(void **sta
     expect(HYPOTHESIS_ACCUMULATION, RULED_OUT);
 }
 
-static void sawtooth_in_steps_is_diagnosed_as_gradient_accumulation(void **state)
+static void sawtooth_over_steps_is_diagnosed_as_gradient_accumulation(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -262,7 +262,7 @@ static void sawtooth_in_steps_is_diagnosed_as_gradient_accumulation(void **state
     expect(HYPOTHESIS_ACCUMULATION, LIKELY);
 }
 
-static void gradient_accumulation_cannot_be_tested_without_steps(void **state)
+static void gradient_accumulation_hypothesis_requires_step_marks(void **state)
 {
     (void)state;
     memory_leaks();
@@ -271,7 +271,7 @@ static void gradient_accumulation_cannot_be_tested_without_steps(void **state)
     expect(HYPOTHESIS_ACCUMULATION, CANNOT_TEST);
 }
 
-static void temporary_peaks_at_evaluations_are_diagnosed_as_spikes(void **state)
+static void temporary_peaks_at_evaluations_are_diagnosed_as_eval_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -285,7 +285,7 @@ static void temporary_peaks_at_evaluations_are_diagnosed_as_spikes(void **state)
     expect(HYPOTHESIS_EVAL_STEP, RULED_OUT);
 }
 
-static void evaluation_spikes_are_unlikely_without_memory_peaks(void **state)
+static void evaluation_without_a_peak_is_evidence_against_eval_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -294,7 +294,7 @@ static void evaluation_spikes_are_unlikely_without_memory_peaks(void **state)
         has_evidence(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE), EVIDENCE_AGAINST, "1 eval"));
 }
 
-static void hypotheses_about_evaluations_cannot_be_tested_without_marks(void **state)
+static void evaluation_hypotheses_require_evaluation_marks(void **state)
 {
     (void)state;
     memory_leaks();
@@ -352,7 +352,7 @@ static void growth_between_evaluations_is_not_explained_by_evaluations(void **st
 }
 
 /* The garbage collector frees memory of evaluations, and the allocator retains it. */
-static void growing_rss_with_flat_live_heap_is_diagnosed_as_eval_spikes(void **state)
+static void rss_growth_at_evaluations_with_flat_heap_means_eval_spikes(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -380,9 +380,9 @@ static void memory_freed_after_evaluations_is_not_growth_at_events(void **state)
     assert_true(has_evidence(h, EVIDENCE_AGAINST, "while the live heap changed by"));
 }
 
-/* A late evaluation left free memory, which the allocator's count shows but the baselines of the
- * two halves of the run do not. */
-static void free_memory_left_by_evaluations_does_not_hide_their_spikes(void **state)
+/* The last 20 s include free memory left by a late evaluation. The allocator counts this memory,
+ * but the baseline of the second half of the run does not include it. */
+static void eval_spikes_are_diagnosed_even_if_last_one_leaves_free_memory(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -425,8 +425,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(memory_peak_at_the_end_is_not_evidence_of_growth),
-        T(amount_allocated_before_training_is_at_most_the_final_memory),
-        T(growth_during_start_up_is_diagnosed_as_data_load),
+        T(reported_start_up_allocation_never_exceeds_final_memory),
+        T(data_load_is_diagnosed_if_growth_ends_during_start_up),
         T(single_jump_before_flat_memory_is_diagnosed_as_data_load),
         T(single_jump_at_one_call_site_is_diagnosed_as_data_load),
         T(growth_within_one_long_step_is_a_jump),
@@ -434,29 +434,29 @@ int main(void)
         T(growth_that_continues_is_not_diagnosed_as_data_load),
         T(jump_of_free_heap_memory_is_not_diagnosed_as_data_load),
         T(temporary_spike_is_not_a_lasting_jump),
-        T(data_load_cannot_be_tested_without_marks),
+        T(data_load_hypothesis_requires_marks),
         T(growth_that_ends_with_the_first_epoch_is_called_a_cache),
         T(late_writes_to_a_buffer_are_diagnosed_as_first_touch),
         T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
         T(growth_of_mostly_free_heap_memory_is_not_called_a_cache),
         T(cache_is_ruled_out_if_growth_outlasts_the_first_epoch),
         T(cache_is_unlikely_if_growth_ends_long_after_the_first_epoch),
-        T(epoch_mark_alone_defines_the_end_of_the_first_epoch),
+        T(first_epoch_ends_at_epoch_mark_if_epoch_length_is_unknown),
         T(epoch_mark_without_step_numbers_gives_no_epoch_length),
         T(cache_is_a_likely_cause_during_the_first_epoch),
-        T(cache_cannot_be_tested_without_an_epoch_length),
+        T(cache_hypothesis_requires_the_epoch_length),
         T(gradient_accumulation_is_ruled_out_by_growth_at_step_ends),
-        T(sawtooth_in_steps_is_diagnosed_as_gradient_accumulation),
-        T(gradient_accumulation_cannot_be_tested_without_steps),
-        T(temporary_peaks_at_evaluations_are_diagnosed_as_spikes),
-        T(evaluation_spikes_are_unlikely_without_memory_peaks),
-        T(hypotheses_about_evaluations_cannot_be_tested_without_marks),
+        T(sawtooth_over_steps_is_diagnosed_as_gradient_accumulation),
+        T(gradient_accumulation_hypothesis_requires_step_marks),
+        T(temporary_peaks_at_evaluations_are_diagnosed_as_eval_spikes),
+        T(evaluation_without_a_peak_is_evidence_against_eval_spikes),
+        T(evaluation_hypotheses_require_evaluation_marks),
         T(rise_at_each_evaluation_is_diagnosed_as_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),
-        T(growing_rss_with_flat_live_heap_is_diagnosed_as_eval_spikes),
+        T(rss_growth_at_evaluations_with_flat_heap_means_eval_spikes),
         T(memory_freed_after_evaluations_is_not_growth_at_events),
-        T(free_memory_left_by_evaluations_does_not_hide_their_spikes),
+        T(eval_spikes_are_diagnosed_even_if_last_one_leaves_free_memory),
         T(live_heap_jumps_at_evaluations_are_called_growth_at_events),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };

@@ -88,7 +88,7 @@ static void ledger_has_an_entry_for_unused_python_arena_memory(void **state)
     expect_bytes(ledger_beside_growth(&s.ledger), MIB(350));
 }
 
-static void ledger_has_no_entry_for_arenas_that_were_not_counted(void **state)
+static void arena_entry_of_the_ledger_is_empty_if_unused_memory_is_unknown(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -98,7 +98,7 @@ static void ledger_has_no_entry_for_arenas_that_were_not_counted(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
 
-static void growing_huge_pages_explain_growth_outside_call_sites(void **state)
+static void huge_page_growth_beyond_call_sites_is_a_ledger_entry(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -109,7 +109,7 @@ static void growing_huge_pages_explain_growth_outside_call_sites(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(50));
 }
 
-/* Nearly all memory is in huge pages from the start, so huge pages do not explain the growth. */
+/* Huge pages contain nearly all memory from the start, so they do not explain the growth. */
 static void constant_huge_pages_are_not_counted_as_growth(void **state)
 {
     (void)state;
@@ -168,8 +168,8 @@ static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **st
         fail_msg("%.0f MiB", ledger_growth(&s.ledger, LEDGER_RETAINED) / MIB(1));
 }
 
-/* The allocator counts memory returned to the system as free, and is queried rarely if queries are
- * slow. */
+/* The allocator's free count is less accurate than page counts: it includes memory that was
+ * returned to the system, and it is outdated if queries are slow and therefore rare. */
 static void retained_memory_is_based_on_page_counts_if_known(void **state)
 {
     (void)state;
@@ -342,7 +342,7 @@ static void live_memory_from_mmap_is_added_to_the_allocator_count(void **state)
 }
 
 /* 80 MiB was allocated after the last query of the allocator. */
-static void growth_sampled_after_the_allocators_count_is_added_to_it(void **state)
+static void growth_since_the_last_allocator_query_is_part_of_live_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -390,7 +390,7 @@ static void bytes_of_all_call_sites_do_not_exceed_resident_memory(void **state)
 }
 
 /* Sampling may find more live memory than is resident, with a different error at each reading. */
-static void constant_call_site_has_no_growth_after_the_correction(void **state)
+static void constant_call_site_shows_no_growth_despite_sampling_errors(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -402,7 +402,7 @@ static void constant_call_site_has_no_growth_after_the_correction(void **state)
 }
 
 /* A library reserves 512 MiB that it never writes to, while the process grows by more than that. */
-static void constant_sites_keep_zero_growth_while_another_site_grows(void **state)
+static void large_untouched_site_does_not_hide_growth_of_another_site(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(1700), MIB(14700), 200);
@@ -452,7 +452,7 @@ static void pin_through_shared_mappings(void)
     s.f.heap.start.malloc = s.f.heap.now.malloc = MIB(300);
 }
 
-static void shared_mapping_of_a_call_site_is_not_heap_memory(void **state)
+static void pinned_shared_mapping_of_a_call_site_is_not_heap_memory(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -493,7 +493,7 @@ static void ledger_names_the_call_site_of_unpinned_shared_memory(void **state)
 
 /* Anonymous memory grows by as much as the mapping, so the mapping is treated as anonymous, and the
  * growth of shared memory has another origin. */
-static void mapping_is_heap_memory_if_anonymous_memory_grows_as_much(void **state)
+static void mapping_is_heap_memory_if_anonymous_memory_grows_equally(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -530,7 +530,7 @@ static void recently_pinned_memory_is_not_counted_as_shared_growth(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);
 }
 
-static void pages_of_a_worker_are_shared_until_written_to(void **state)
+static void pages_that_a_worker_writes_to_become_unshared_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(500), 200);
@@ -569,8 +569,8 @@ int main(void)
         T(ledger_without_a_breakdown_leaves_all_memory_unexplained),
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
-        T(ledger_has_no_entry_for_arenas_that_were_not_counted),
-        T(growing_huge_pages_explain_growth_outside_call_sites),
+        T(arena_entry_of_the_ledger_is_empty_if_unused_memory_is_unknown),
+        T(huge_page_growth_beyond_call_sites_is_a_ledger_entry),
         T(heap_pages_without_live_memory_are_retained_memory),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
         T(retained_memory_is_based_on_page_counts_if_known),
@@ -588,21 +588,21 @@ int main(void)
         T(correction_at_most_doubles_the_growth_of_a_call_site),
         T(free_heap_memory_beyond_rss_is_not_resident),
         T(live_memory_from_mmap_is_added_to_the_allocator_count),
-        T(growth_sampled_after_the_allocators_count_is_added_to_it),
+        T(growth_since_the_last_allocator_query_is_part_of_live_growth),
         T(ledger_includes_the_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
-        T(constant_call_site_has_no_growth_after_the_correction),
-        T(constant_sites_keep_zero_growth_while_another_site_grows),
+        T(constant_call_site_shows_no_growth_despite_sampling_errors),
+        T(large_untouched_site_does_not_hide_growth_of_another_site),
         T(ledger_without_a_profile_uses_allocator_count_and_census),
         T(pinned_memory_is_not_counted_again_as_shared),
-        T(shared_mapping_of_a_call_site_is_not_heap_memory),
+        T(pinned_shared_mapping_of_a_call_site_is_not_heap_memory),
         T(mapping_known_to_be_shared_is_never_part_of_the_heap),
         T(ledger_names_the_call_site_of_unpinned_shared_memory),
-        T(mapping_is_heap_memory_if_anonymous_memory_grows_as_much),
+        T(mapping_is_heap_memory_if_anonymous_memory_grows_equally),
         T(shared_memory_is_not_attributed_to_malloc_call_sites),
         T(recently_pinned_memory_is_not_counted_as_shared_growth),
-        T(pages_of_a_worker_are_shared_until_written_to),
+        T(pages_that_a_worker_writes_to_become_unshared_growth),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
         T(ledger_of_a_run_without_samples_is_unknown),
     };

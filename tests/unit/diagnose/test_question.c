@@ -18,14 +18,14 @@ static void stable_verdict_is_diagnosed_as_no_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void leaking_verdict_rules_out_the_diagnosis_no_growth(void **state)
+static void no_growth_is_ruled_out_if_the_verdict_is_leaking(void **state)
 {
     (void)state;
     memory_leaks();
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
-static void leak_is_diagnosed_although_memory_is_low_at_the_second_moment(void **state)
+static void growth_comes_from_the_verdict_if_final_memory_is_low(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -79,7 +79,7 @@ static void causes_are_rated_even_if_growth_is_too_small_to_diagnose(void **stat
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by only 30.0 MiB and then stopped: too little");
 }
 
-static void growth_followed_by_a_flat_phase_is_diagnosed(void **state)
+static void single_growth_followed_by_a_flat_phase_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -166,7 +166,7 @@ static void growing_worker_is_diagnosed_if_the_trainer_is_flat(void **state)
     expect_main_process(0);
 }
 
-static void undecided_growth_only_in_the_first_half_is_not_diagnosed(void **state)
+static void growth_only_in_first_half_is_not_diagnosed_if_undecided(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(20));
@@ -197,7 +197,7 @@ static void small_continuing_growth_is_diagnosed(void **state)
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
-static void hypotheses_cannot_be_tested_without_readings(void **state)
+static void all_hypotheses_require_memory_readings(void **state)
 {
     (void)state;
     expect(HYPOTHESIS_NO_GROWTH, CANNOT_TEST);
@@ -225,23 +225,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(stable_verdict_is_diagnosed_as_no_growth),
-        T(leaking_verdict_rules_out_the_diagnosis_no_growth),
-        T(leak_is_diagnosed_although_memory_is_low_at_the_second_moment),
+        T(no_growth_is_ruled_out_if_the_verdict_is_leaking),
+        T(growth_comes_from_the_verdict_if_final_memory_is_low),
         T(file_pages_at_the_start_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
         T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
-        T(growth_followed_by_a_flat_phase_is_diagnosed),
+        T(single_growth_followed_by_a_flat_phase_is_diagnosed),
         T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_of_a_single_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),
         T(file_pages_between_two_readings_change_with_rss),
         T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
-        T(undecided_growth_only_in_the_first_half_is_not_diagnosed),
+        T(growth_only_in_first_half_is_not_diagnosed_if_undecided),
         T(growth_by_more_than_a_tenth_of_start_memory_is_diagnosed),
         T(growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),
-        T(hypotheses_cannot_be_tested_without_readings),
+        T(all_hypotheses_require_memory_readings),
         T(diagnosis_of_a_recording_without_processes_succeeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

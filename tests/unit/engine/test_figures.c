@@ -35,7 +35,7 @@ static void one_metric_is_stored_per_name_and_process(void **state)
     assert_true(f.at[0].is_fresh);
 }
 
-static void each_key_that_does_not_describe_the_mark_becomes_a_metric(void **state)
+static void keys_of_a_series_mark_without_special_meaning_become_metrics(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -60,7 +60,7 @@ static void each_name_value_pair_of_a_series_mark_becomes_a_metric(void **state)
     assert_string_equal(f.at[2].name, "d@7");
 }
 
-static void metrics_of_ebb_are_stored_in_addition_to_metrics_of_the_job(void **state)
+static void metrics_added_by_ebb_do_not_replace_metrics_of_the_job(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -88,7 +88,7 @@ static void series_mark_with_an_invalid_name_or_value_is_not_a_metric(void **sta
     assert_int_equal(f.count, 1);
 }
 
-static void metrics_of_an_exited_process_make_room_for_new_metrics(void **state)
+static void metrics_of_an_exited_process_are_removed_to_make_room(void **state)
 {
     struct figures f = {.count = 0};
     char text[64];
@@ -111,11 +111,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_metric_is_stored_per_name_and_process),
-        cmocka_unit_test(each_key_that_does_not_describe_the_mark_becomes_a_metric),
+        cmocka_unit_test(keys_of_a_series_mark_without_special_meaning_become_metrics),
         cmocka_unit_test(each_name_value_pair_of_a_series_mark_becomes_a_metric),
-        cmocka_unit_test(metrics_of_ebb_are_stored_in_addition_to_metrics_of_the_job),
+        cmocka_unit_test(metrics_added_by_ebb_do_not_replace_metrics_of_the_job),
         cmocka_unit_test(series_mark_with_an_invalid_name_or_value_is_not_a_metric),
-        cmocka_unit_test(metrics_of_an_exited_process_make_room_for_new_metrics),
+        cmocka_unit_test(metrics_of_an_exited_process_are_removed_to_make_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void expensive_samples_are_due_later_than_the_requested_interval(void **s
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
-    pace_done(&p, 0, 100 * NS_PER_MS); /* 100 ms of work may be repeated every 10 s. */
+    pace_done(&p, 0, 100 * NS_PER_MS); /* A sample that takes 100 ms is due every 10 s. */
     assert_false(pace_due(&p, 9 * NS_PER_S));
     assert_true(pace_due(&p, 10 * NS_PER_S));
 }

@@ -9,7 +9,7 @@
 
 static const uint64_t MIB = 1 << 20, GIB = 1 << 30;
 
-static void job_peak_includes_cgroup_peak_between_two_readings(void **state)
+static void job_peak_includes_cgroup_peak_reached_between_two_readings(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -21,7 +21,7 @@ static void job_peak_includes_cgroup_peak_between_two_readings(void **state)
     assert_int_equal(peak_request_bytes(&p), 704 * MIB);
 }
 
-static void job_peak_includes_cgroup_peak_before_the_first_reading(void **state)
+static void job_peak_includes_cgroup_peak_reached_before_first_reading(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -77,7 +77,7 @@ static void request_for_job_without_cgroup_includes_all_mapped_files(void **stat
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void job_peak_includes_unmeasured_processes_present_at_a_tick(void **state)
+static void job_peak_includes_upper_bounds_of_short_lived_processes(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -102,7 +102,7 @@ static void peaks_of_processes_that_run_in_sequence_are_not_added_up(void **stat
     assert_int_equal(peak_bytes(&p), 60 * MIB);
 }
 
-static void process_that_exits_unmeasured_is_included_in_the_peak_once(void **state)
+static void process_that_exits_before_measurement_is_counted_once(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -111,7 +111,7 @@ static void process_that_exits_unmeasured_is_included_in_the_peak_once(void **st
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void job_peak_is_the_upper_bound_if_unique_memory_is_unknown(void **state)
+static void job_peak_uses_rss_upper_bound_if_unique_memory_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -134,7 +134,7 @@ static void job_peak_is_at_least_the_peak_of_its_largest_process(void **state)
     assert_int_equal(peak_bytes(&p), 310 * MIB);
 }
 
-static void job_peak_is_reset_for_a_new_segment_in_the_same_cgroup(void **state)
+static void job_peak_is_reset_when_the_job_restarts_in_the_same_cgroup(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -150,18 +150,18 @@ static void job_peak_is_reset_for_a_new_segment_in_the_same_cgroup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_peak_includes_cgroup_peak_between_two_readings),
-        cmocka_unit_test(job_peak_includes_cgroup_peak_before_the_first_reading),
+        cmocka_unit_test(job_peak_includes_cgroup_peak_reached_between_two_readings),
+        cmocka_unit_test(job_peak_includes_cgroup_peak_reached_before_first_reading),
         cmocka_unit_test(job_peak_is_largest_sample_if_cgroup_peak_is_unknown),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_request_includes_at_most_1_gib_of_mapped_files),
         cmocka_unit_test(request_for_job_without_cgroup_includes_all_mapped_files),
-        cmocka_unit_test(job_peak_includes_unmeasured_processes_present_at_a_tick),
+        cmocka_unit_test(job_peak_includes_upper_bounds_of_short_lived_processes),
         cmocka_unit_test(peaks_of_processes_that_run_in_sequence_are_not_added_up),
-        cmocka_unit_test(process_that_exits_unmeasured_is_included_in_the_peak_once),
-        cmocka_unit_test(job_peak_is_the_upper_bound_if_unique_memory_is_unknown),
+        cmocka_unit_test(process_that_exits_before_measurement_is_counted_once),
+        cmocka_unit_test(job_peak_uses_rss_upper_bound_if_unique_memory_is_unknown),
         cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
-        cmocka_unit_test(job_peak_is_reset_for_a_new_segment_in_the_same_cgroup),
+        cmocka_unit_test(job_peak_is_reset_when_the_job_restarts_in_the_same_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

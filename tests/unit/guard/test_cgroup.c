@@ -78,7 +78,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->kill_fd < 0 && g->events_fd < 0 && !g->is_limited;
 }
 
-static void v1_job_cgroup_may_be_created_below_every_ancestor(void **state)
+static void cgroup_v1_parent_search_ends_at_the_root(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -102,7 +102,7 @@ static void v1_job_cgroup_may_be_created_below_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void cgroup_warm_up_moves_ebb_into_its_current_cgroup(void **state)
+static void cgroup_warm_up_rejoins_only_the_current_v1_cgroup(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -314,7 +314,7 @@ static void incomplete_cgroup_is_removed_after_creation_fails(void **state)
     tree_end(&t);
 }
 
-static void missing_cgroup_hierarchy_is_reported(void **state)
+static void cgroup_creation_reports_an_error_if_no_hierarchy_exists(void **state)
 {
     struct tree t;
     struct err err;
@@ -364,7 +364,7 @@ static void cgroup_v2_limit_disables_swap(void **state)
     tree_end(&t);
 }
 
-static void child_is_forked_outside_its_cgroup_if_clone3_fails(void **state)
+static void child_is_forked_outside_the_job_cgroup_if_clone3_fails(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -832,8 +832,8 @@ static void cgroups_that_a_job_created_are_removed_with_the_job_cgroup(void **st
     assert_false(is_there(&root, dir));
 }
 
-/* Returns true if there is no folder with our name in any of the places where ebb may create its
- * folder. */
+/* Returns true if no cgroup in which ebb may create the job cgroup contains a folder named
+ * own_name. */
 static bool nothing_left(void)
 {
     struct guard_place p;
@@ -885,8 +885,8 @@ static void cgroup_name_contains_pid_and_start_time(void **state)
         assert_int_equal(id.pid, getpid());
 }
 
-/* Stores the path of the folder that a process with this pid and start time would create next to
- * GROUP. */
+/* Stores in RET the path of the job cgroup that an ebb with this pid and start time would create
+ * next to the group under test. */
 static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
 {
     const char *dir = group.dir;
@@ -905,8 +905,8 @@ static uint64_t start_of(pid_t pid)
     return stat.start_ticks;
 }
 
-/* Another ebb on this machine may remove an empty group of a dead process at any time, so the test
- * tries several times to create it. */
+/* An ebb that runs on the same machine may remove an empty group of a dead process at any time, so
+ * the test repeats the creation. */
 enum { TRIES = 1000 };
 
 /* Creates the folder DIR, moves PID into the new group, and returns the fd of cgroup.procs in
@@ -925,7 +925,8 @@ static int make_busy(const char *dir, pid_t pid)
     return -1;
 }
 
-/* Returns true once guard_cgroup_tidy, and not another ebb on this machine, has removed DIR. */
+/* Creates DIR and calls guard_cgroup_tidy, and repeats both until a call of guard_cgroup_tidy has
+ * removed DIR. Returns false if no call did. */
 static bool tidy_takes(const char *dir)
 {
     char nested[GUARD_CGROUP_PATH + 80];
@@ -983,8 +984,8 @@ static void cgroup_tidy_removes_only_empty_groups_of_dead_processes(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(v1_job_cgroup_may_be_created_below_every_ancestor),
-        cmocka_unit_test(cgroup_warm_up_moves_ebb_into_its_current_cgroup),
+        cmocka_unit_test(cgroup_v1_parent_search_ends_at_the_root),
+        cmocka_unit_test(cgroup_warm_up_rejoins_only_the_current_v1_cgroup),
         cmocka_unit_test(job_cgroup_is_never_placed_above_an_existing_memory_limit),
         cmocka_unit_test(cgroup_v2_parent_must_enable_memory_controller_for_children),
         cmocka_unit_test(memory_controller_is_not_enabled_in_a_cgroup_namespace_root),
@@ -993,9 +994,9 @@ int main(void)
         cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
         cmocka_unit_test(parent_cgroup_with_unwritable_procs_file_is_rejected),
         cmocka_unit_test(incomplete_cgroup_is_removed_after_creation_fails),
-        cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
+        cmocka_unit_test(cgroup_creation_reports_an_error_if_no_hierarchy_exists),
         cmocka_unit_test(cgroup_v2_limit_disables_swap),
-        cmocka_unit_test(child_is_forked_outside_its_cgroup_if_clone3_fails),
+        cmocka_unit_test(child_is_forked_outside_the_job_cgroup_if_clone3_fails),
         cmocka_unit_test(cgroup_v1_limit_covers_memory_and_swap),
         cmocka_unit_test(cgroup_removal_includes_nested_but_not_sibling_groups),
         cmocka_unit_test(folder_without_an_ebb_cgroup_name_is_never_removed),

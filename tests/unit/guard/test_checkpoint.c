@@ -335,7 +335,7 @@ static void checkpoint_request_fails_if_the_rank_socket_is_gone(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void stop_request_and_checkpoint_request_have_different_ids(void **state)
+static void checkpoint_and_stop_requests_share_one_sequence_of_ids(void **state)
 {
     struct fixture *f = *state;
 
@@ -446,7 +446,7 @@ static void process_without_a_signal_handler_gets_no_checkpoint_signal(void **st
     end_process(pid);
 }
 
-static void checkpoint_request_sent_as_signal_is_done_after_save_mark(void **state)
+static void save_mark_completes_a_checkpoint_requested_by_signal(void **state)
 {
     struct fixture *f = *state;
     pid_t with = start_process(f, true), without = start_process(f, false);
@@ -513,7 +513,7 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
         end_process(bad[i]);
 }
 
-static void checkpoint_signal_goes_to_connected_ranks_if_there_are_any(void **state)
+static void only_ranks_get_the_checkpoint_signal_if_any_is_connected(void **state)
 {
     struct fixture *f = *state;
     pid_t other = start_process(f, true), rank = start_process(f, true);
@@ -675,9 +675,9 @@ static void exit_status_of_checkpoint_command_decides_the_outcome(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-/* The shell reads its status without a fork, which would block signals. Only the lower 28 bits of
- * SigIgn are checked, because glibc's posix_spawn leaves signals 32 and 33 ignored. The process
- * group is field 5 of stat. */
+/* The shell reads its own status without forking, because the shell blocks signals during a fork.
+ * Only the lower 28 bits of SigIgn are checked, because glibc's posix_spawn leaves signals 32 and
+ * 33 ignored. The process group is field 5 of stat. */
 static const char clean_start[] =
     "[ \"$EBB_CHECKPOINT_ID\" = 1 ] || exit 2\n"
     "[ \"$(env | grep -c ^EBB_CHECKPOINT_ID=)\" = 1 ] || exit 3\n"
@@ -766,7 +766,7 @@ static void processes_of_checkpoint_command_get_no_checkpoint_signal(void **stat
     end_process(f->checkpoint.command_pid);
 }
 
-static void checkpoint_request_stays_open_while_a_method_may_succeed(void **state)
+static void checkpoint_request_fails_only_after_all_methods_have_failed(void **state)
 {
     struct fixture *f = *state;
 
@@ -899,7 +899,7 @@ static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
     }
 }
 
-static void checkpoint_request_with_several_methods_has_one_outcome(void **state)
+static void checkpoint_with_several_methods_reaches_one_final_outcome(void **state)
 {
     static const char *const commands[] = {"exit 0", "exit 1", NULL};
     struct fixture *f = *state;
@@ -929,7 +929,7 @@ static void checkpoint_request_with_several_methods_has_one_outcome(void **state
         assert_true(changes <= 2);
         if (f->checkpoint.command_pid != 0)
             reap_command(f);
-        /* If the rank is dead, an open request must be one that waits for a file. */
+        /* If the rank is dead, the request can be open only because it waits for a file. */
         assert_false(is_dead && f->checkpoint.is_open && f->checkpoint.ack != LADDER_ACK_STARTED);
         ends[f->checkpoint.ack]++;
     }
@@ -951,11 +951,11 @@ int main(void)
         TEST(acks_from_unknown_pids_are_assigned_to_different_ranks),
         TEST(checkpoint_path_beyond_the_maximum_length_is_dropped),
         TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
-        TEST(stop_request_and_checkpoint_request_have_different_ids),
+        TEST(checkpoint_and_stop_requests_share_one_sequence_of_ids),
         TEST(process_without_a_signal_handler_gets_no_checkpoint_signal),
-        TEST(checkpoint_request_sent_as_signal_is_done_after_save_mark),
+        TEST(save_mark_completes_a_checkpoint_requested_by_signal),
         TEST(launchers_and_workers_get_no_checkpoint_signal),
-        TEST(checkpoint_signal_goes_to_connected_ranks_if_there_are_any),
+        TEST(only_ranks_get_the_checkpoint_signal_if_any_is_connected),
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
         TEST(checkpoint_fails_when_all_signalled_processes_have_died),
         TEST(checkpoint_request_is_done_if_the_file_is_new_or_changed),
@@ -966,9 +966,9 @@ int main(void)
         TEST(running_checkpoint_command_is_not_started_again),
         TEST(ack_from_the_checkpoint_command_completes_the_request),
         TEST(processes_of_checkpoint_command_get_no_checkpoint_signal),
-        TEST(checkpoint_request_stays_open_while_a_method_may_succeed),
+        TEST(checkpoint_request_fails_only_after_all_methods_have_failed),
         TEST(random_checkpoint_events_lead_to_the_expected_state),
-        TEST(checkpoint_request_with_several_methods_has_one_outcome),
+        TEST(checkpoint_with_several_methods_reaches_one_final_outcome),
     };
 
     return cmocka_run_group_tests_name("ask", tests, NULL, NULL);

@@ -586,7 +586,7 @@ static void cause_set_by_ebb_takes_precedence_over_other_causes(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void user_signal_is_the_cause_only_if_it_ended_the_job(void **state)
+static void signal_from_the_user_is_the_cause_only_if_job_died_of_it(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
@@ -810,7 +810,7 @@ int main(void)
         cmocka_unit_test(traceback_parser_handles_random_job_output),
         cmocka_unit_test(exit_status_0_is_success_even_after_a_printed_exception),
         cmocka_unit_test(cause_set_by_ebb_takes_precedence_over_other_causes),
-        cmocka_unit_test(user_signal_is_the_cause_only_if_it_ended_the_job),
+        cmocka_unit_test(signal_from_the_user_is_the_cause_only_if_job_died_of_it),
         cmocka_unit_test(kernel_oom_kill_is_detected_by_oom_counters),
         cmocka_unit_test(oom_kill_of_a_worker_is_added_to_the_cause_of_death),
         cmocka_unit_test(kind_of_memory_that_ran_out_is_part_of_the_cause_of_death),

@@ -89,7 +89,7 @@ static void gpu_gauge_uses_the_limit_with_less_headroom(void **state)
     assert_int_equal(g.room_bytes, 3 * GIB);
 }
 
-static void gpu_limit_applies_to_pytorch_reading_if_driver_is_missing(void **state)
+static void gpu_limit_applies_to_pytorch_reading_if_driver_has_none(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 4 * GIB};
@@ -127,7 +127,7 @@ int main(void)
         cmocka_unit_test(gpu_memory_cached_by_pytorch_is_treated_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
         cmocka_unit_test(gpu_gauge_uses_the_limit_with_less_headroom),
-        cmocka_unit_test(gpu_limit_applies_to_pytorch_reading_if_driver_is_missing),
+        cmocka_unit_test(gpu_limit_applies_to_pytorch_reading_if_driver_has_none),
         cmocka_unit_test(gpu_forecast_and_gpu_headroom_refer_to_the_same_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

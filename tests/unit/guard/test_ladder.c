@@ -196,7 +196,7 @@ static void invalid_guard_rules_are_rejected(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void needed_time_is_the_sum_of_step_and_checkpoint_and_margin(void **state)
+static void time_needed_to_stop_is_step_plus_checkpoint_plus_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -488,7 +488,7 @@ static void sigterm_threshold_is_lower_while_a_checkpoint_is_written(void **stat
     assert_int_equal(look_at(&w, 1, 25 * MIB), LADDER_DO_TERM);
 }
 
-static void forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
+static void persistent_forecast_stops_the_job_after_the_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -555,7 +555,7 @@ static void answer_to_an_old_checkpoint_request_is_ignored(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void checkpoint_timeout_stops_the_job_if_the_forecast_is_active(void **state)
+static void checkpoint_timeout_stops_the_job_only_if_forecast_persists(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -579,7 +579,7 @@ static void checkpoint_timeout_stops_the_job_if_the_forecast_is_active(void **st
 /* A GPU with 80 GiB, for which the default reserve is 4 GiB. */
 enum { CARD_GIB = 80 };
 
-static void gpu_forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
+static void persistent_gpu_forecast_stops_the_job_after_the_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -677,7 +677,7 @@ static void host_memory_reserve_does_not_apply_to_gpus(void **state)
     assert_calm(&w);
 }
 
-static void pause_in_growth_during_a_checkpoint_does_not_calm_the_guard(void **state)
+static void guard_keeps_its_trigger_if_growth_pauses_during_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -693,7 +693,7 @@ static void pause_in_growth_during_a_checkpoint_does_not_calm_the_guard(void **s
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void memory_pressure_stops_a_job_only_at_low_headroom(void **state)
+static void lasting_memory_pressure_stops_a_job_only_at_low_headroom(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -768,7 +768,7 @@ static void low_headroom_trigger_ends_10_s_after_headroom_recovers(void **state)
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
-static void low_headroom_trigger_is_ignored_for_a_while_after_it_ended(void **state)
+static void low_headroom_is_ignored_shortly_after_the_trigger_ended(void **state)
 {
     (void)state;
     struct world w;
@@ -799,7 +799,7 @@ static void repeated_memory_peaks_cause_at_most_20_requests_per_hour(void **stat
     assert_in_range(w.count[LADDER_DO_REQUEST], 2, 20);
 }
 
-static void guard_is_calm_again_after_the_job_is_restarted(void **state)
+static void guard_acts_again_after_a_killed_job_is_restarted(void **state)
 {
     (void)state;
     struct world w;
@@ -1179,7 +1179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_reserve_is_5_percent_of_the_limit_within_bounds),
         cmocka_unit_test(invalid_guard_rules_are_rejected),
-        cmocka_unit_test(needed_time_is_the_sum_of_step_and_checkpoint_and_margin),
+        cmocka_unit_test(time_needed_to_stop_is_step_plus_checkpoint_plus_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
         cmocka_unit_test(guard_action_depends_on_headroom_and_triggers),
         cmocka_unit_test(guard_reason_contains_headroom_and_needed_time),
@@ -1189,25 +1189,25 @@ int main(void)
         cmocka_unit_test(job_with_steady_memory_within_the_reserve_is_not_stopped),
         cmocka_unit_test(slow_growth_within_reserve_causes_few_checkpoint_requests),
         cmocka_unit_test(sigterm_threshold_is_lower_while_a_checkpoint_is_written),
-        cmocka_unit_test(forecast_stops_the_job_after_the_checkpoint_is_written),
+        cmocka_unit_test(persistent_forecast_stops_the_job_after_the_checkpoint),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_60_s),
         cmocka_unit_test(planned_restart_follows_a_written_or_failed_checkpoint),
         cmocka_unit_test(answer_to_an_old_checkpoint_request_is_ignored),
-        cmocka_unit_test(checkpoint_timeout_stops_the_job_if_the_forecast_is_active),
-        cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
+        cmocka_unit_test(checkpoint_timeout_stops_the_job_only_if_forecast_persists),
+        cmocka_unit_test(persistent_gpu_forecast_stops_the_job_after_the_checkpoint),
         cmocka_unit_test(job_on_a_full_gpu_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),
         cmocka_unit_test(gpu_limit_triggers_sigterm_then_sigkill_after_grace_time),
         cmocka_unit_test(growth_near_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(host_memory_reserve_does_not_apply_to_gpus),
-        cmocka_unit_test(pause_in_growth_during_a_checkpoint_does_not_calm_the_guard),
-        cmocka_unit_test(memory_pressure_stops_a_job_only_at_low_headroom),
+        cmocka_unit_test(guard_keeps_its_trigger_if_growth_pauses_during_checkpoint),
+        cmocka_unit_test(lasting_memory_pressure_stops_a_job_only_at_low_headroom),
         cmocka_unit_test(memory_pressure_that_ends_after_30_s_does_not_stop_the_job),
         cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_taken_as_growth),
         cmocka_unit_test(low_headroom_trigger_ends_10_s_after_headroom_recovers),
-        cmocka_unit_test(low_headroom_trigger_is_ignored_for_a_while_after_it_ended),
+        cmocka_unit_test(low_headroom_is_ignored_shortly_after_the_trigger_ended),
         cmocka_unit_test(repeated_memory_peaks_cause_at_most_20_requests_per_hour),
-        cmocka_unit_test(guard_is_calm_again_after_the_job_is_restarted),
+        cmocka_unit_test(guard_acts_again_after_a_killed_job_is_restarted),
         cmocka_unit_test(ladder_takes_no_action_after_the_reflex_killed_the_job),
         cmocka_unit_test(guard_with_option_no_kill_sends_sigterm_but_no_sigkill),
         cmocka_unit_test(job_leaking_50_mb_per_s_writes_its_checkpoint_in_time),

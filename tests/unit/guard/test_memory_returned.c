@@ -1,4 +1,4 @@
-/* Tests the readings of memory in use before, during and after a job, on a fake machine. */
+/* Tests the readings of used memory before, during and after a job, on a fake machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -117,8 +117,8 @@ static void returned_memory_is_unknown_without_proc_meminfo(void **state)
     assert_false(g.has_shm);
 }
 
-/* Each reading of /proc/meminfo is served through its own pipe, so that the order does not depend
- * on timing. */
+/* Host memory in use at the readings after the job, in MiB. Each reading uses its own FIFO, so the
+ * order does not depend on timing. */
 static const unsigned falling[] = {3000, 2000, 1500, 1400, 1400};
 enum { READINGS = sizeof(falling) / sizeof(*falling) };
 static unsigned served;
@@ -153,7 +153,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void returned_memory_is_measured_after_memory_use_is_steady(void **state)
+static void returned_memory_is_measured_once_usage_is_steady(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -173,7 +173,7 @@ static void returned_memory_is_measured_after_memory_use_is_steady(void **state)
     figure_is(&g.shm, 10, 50, 14);
 }
 
-static void first_gpu_reading_is_taken_as_memory_before_the_job(void **state)
+static void first_gpu_reading_is_the_usage_before_the_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -205,8 +205,8 @@ int main(void)
         cmocka_unit_test(host_memory_is_recorded_before_and_during_and_after_job),
         cmocka_unit_test(returned_memory_is_zero_if_usage_is_higher_than_before_job),
         cmocka_unit_test(returned_memory_is_unknown_without_proc_meminfo),
-        cmocka_unit_test(returned_memory_is_measured_after_memory_use_is_steady),
-        cmocka_unit_test(first_gpu_reading_is_taken_as_memory_before_the_job),
+        cmocka_unit_test(returned_memory_is_measured_once_usage_is_steady),
+        cmocka_unit_test(first_gpu_reading_is_the_usage_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

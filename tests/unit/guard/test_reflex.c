@@ -1,6 +1,6 @@
-/* Tests that the reflex kills the added processes at the kill threshold, and no others. Gauges are
- * files in which the tests change a single digit, so that a sample never reads a half-written
- * number. */
+/* Tests that, at the kill threshold, the reflex kills the processes added to it, and no others.
+ * Gauges are files in which the tests change a single digit, so that a sample never reads a
+ * half-written number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -221,8 +221,8 @@ static void reflex_without_permission_to_kill_only_raises_an_alarm(void **state)
     wait_for_samples(r, 3);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    /* Without may_kill the reflex thread only raises the alarm, but the event loop may still
-     * kill. */
+    /* Without may_kill, the reflex thread does not kill, but the event loop may still call
+     * reflex_kill(). */
     assert_int_equal(reflex_kill(r), 1);
     assert_killed(pid);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
@@ -380,7 +380,7 @@ static void reflex_repeats_its_alarm_only_after_headroom_has_recovered(void **st
     close(fd);
 }
 
-static void reflex_keeps_its_last_reading_when_thresholds_change(void **state)
+static void threshold_change_does_not_clear_the_last_reflex_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -462,8 +462,8 @@ static struct grower grower_of(int fd, size_t bytes)
     assert_int_equal(pipe2(back, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        /* While this end of the pipe is open, a read from the other end would block instead of
-         * returning end of file. */
+        /* The child must close its copy of the write end. Otherwise it would never read end of
+         * file. */
         close(there[1]);
         grow(there[0], back[1], fd, bytes);
     }
@@ -684,7 +684,7 @@ static void reflex_kills_only_the_newest_process_of_a_reused_slot(void **state)
     reflex_free(r);
 }
 
-/* To use fewer fds, all entries share one open file, which the table does not check. */
+/* All entries refer to the same open file. The reflex does not check whether an fd is a pidfd. */
 static void full_reflex_table_rejects_a_process_and_closes_its_fds(void **state)
 {
     struct rlimit before, raised;
@@ -767,7 +767,7 @@ static long locked_kib(const void *p)
     return kib;
 }
 
-static void reflex_memory_is_locked(void **state)
+static void memory_of_the_reflex_thread_is_locked(void **state)
 {
     struct reflex *r = reflex_of(true);
     (void)state;
@@ -916,7 +916,7 @@ int main(void)
         cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
         cmocka_unit_test(reflex_does_not_kill_if_memory_stat_is_unreadable),
         cmocka_unit_test(reflex_repeats_its_alarm_only_after_headroom_has_recovered),
-        cmocka_unit_test(reflex_keeps_its_last_reading_when_thresholds_change),
+        cmocka_unit_test(threshold_change_does_not_clear_the_last_reflex_reading),
         cmocka_unit_test(reflex_samples_more_often_near_the_alarm_threshold),
         cmocka_unit_test(reflex_computes_used_host_memory_from_meminfo),
         cmocka_unit_test(reflex_kills_a_process_that_grows_past_the_tree_limit),
@@ -929,7 +929,7 @@ int main(void)
         cmocka_unit_test(reflex_kills_only_the_newest_process_of_a_reused_slot),
         cmocka_unit_test(full_reflex_table_rejects_a_process_and_closes_its_fds),
         cmocka_unit_test(reflex_kills_the_cgroup_with_one_write),
-        cmocka_unit_test(reflex_memory_is_locked),
+        cmocka_unit_test(memory_of_the_reflex_thread_is_locked),
         cmocka_unit_test(reflex_kills_even_if_its_memory_cannot_be_locked),
         cmocka_unit_test(process_with_a_reflex_thread_can_fork_repeatedly),
         cmocka_unit_test(reflex_thread_is_named_and_blocks_signals),

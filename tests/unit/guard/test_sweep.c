@@ -135,7 +135,7 @@ static void hundreds_of_orphaned_processes_are_killed(void **state)
 }
 
 /* Four chains of processes fork and exit repeatedly. They end by themselves after a while, so that
- * a guard that fails does not leave them running. */
+ * no process is left if the test fails. */
 static int a_storm(void)
 {
     enum { STORM_S = 120 };
@@ -176,7 +176,7 @@ static rlim_t count_of_user(uid_t uid)
 }
 
 /* Every process forks until the process limit is reached. The processes end by themselves after a
- * while, so that a guard that fails does not leave them running. */
+ * while, so that none is left if the test fails. */
 static int a_bomb(void)
 {
     enum { BOMB_S = 120, BOMB = 150, NOBODYS_UID = 64999 };
@@ -447,8 +447,8 @@ static void sweep_signals_nothing_if_proc_shows_another_pid_namespace(void **sta
 static int in_new_namespace(void)
 {
     int status;
-    /* A new pid namespace requires root or unprivileged user namespaces; otherwise only the
-     * previous test runs. */
+    /* A new pid namespace requires root or unprivileged user namespaces. Without them, this test
+     * checks nothing. */
     if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
         return 0;
     pid_t first = fork();
@@ -463,7 +463,7 @@ static int in_new_namespace(void)
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
 
-static void sweep_signals_nothing_in_a_pid_namespace_with_foreign_proc(void **state)
+static void sweep_signals_nothing_if_proc_belongs_to_the_parent_namespace(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(in_new_namespace), 0);
@@ -520,8 +520,8 @@ static void truncated_pid_in_children_file_is_never_killed(void **state)
         assert_true(k.wait_ns > 0);
     }
     guard_kill_fini(&k);
-    /* The victim must still be alive here: SIGTERM ends it only if SIGKILL has not ended it
-     * before. */
+    /* The victim must still be alive. If SIGKILL had already ended it, the wait status would not
+     * contain SIGTERM. */
     kill(victim, SIGTERM);
     assert_int_equal(waitpid(victim, &status, 0), victim);
     assert_int_equal(WTERMSIG(status), SIGTERM);
@@ -532,9 +532,9 @@ static void truncated_pid_in_children_file_is_never_killed(void **state)
     rmdir(path);
 }
 
-/* The sentinel must close the pipes of earlier segments. Otherwise they would fill the socket's
- * queue in a job with many segments. */
-static void sentinel_closes_output_streams_of_earlier_segments(void **state)
+/* The sentinel must close the pipes of a job that was restarted. Otherwise the pipes would fill the
+ * socket's queue after many restarts. */
+static void sentinel_closes_output_pipes_of_jobs_before_a_restart(void **state)
 {
     (void)state;
     struct sentinel_note *note = sentinel_note_new(true);
@@ -564,8 +564,8 @@ static void sentinel_closes_output_streams_of_earlier_segments(void **state)
 
 /* ---- stray processes ---- */
 
-/* Writes NAME=/no/OUR_PID/7-END to RET and returns the path within RET. Our pid makes the path
- * unique to this test run. */
+/* Writes the variable NAME=/no/OUR_PID/7-END to RET and returns a pointer to the path in RET. The
+ * pid makes the path unique to this test run. */
 static const char *sign_of(const char *name, const char *end, char ret[64])
 {
     snprintf(ret, 64, "%s=/no/%d/7-%s", name, (int)getpid(), end);
@@ -594,7 +594,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void stray_process_is_found_by_the_ebb_run_dir_variable(void **state)
+static void stray_process_is_ended_only_if_ebb_run_dir_names_the_run(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -636,13 +636,13 @@ int main(void)
         WITH_NEIGHBOUR(signal_to_a_process_group_does_not_reach_other_groups),
         WITH_NEIGHBOUR(process_with_a_reused_pid_is_not_signalled),
         WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_shows_another_pid_namespace),
-        WITH_NEIGHBOUR(sweep_signals_nothing_in_a_pid_namespace_with_foreign_proc),
+        WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_belongs_to_the_parent_namespace),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
         WITH_NEIGHBOUR(sentinel_kills_nothing_after_supervisor_exits_with_status_0),
-        WITH_NEIGHBOUR(stray_process_is_found_by_the_ebb_run_dir_variable),
+        WITH_NEIGHBOUR(stray_process_is_ended_only_if_ebb_run_dir_names_the_run),
         cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
         cmocka_unit_test(truncated_pid_in_children_file_is_never_killed),
-        cmocka_unit_test(sentinel_closes_output_streams_of_earlier_segments),
+        cmocka_unit_test(sentinel_closes_output_pipes_of_jobs_before_a_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void steps_during_a_checkpoint_are_excluded_from_step_times(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void longest_duration_and_largest_memory_of_checkpoints_are_kept(void **state)
+static void longest_checkpoint_time_and_largest_memory_rise_are_kept(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -111,7 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_during_a_checkpoint_are_excluded_from_step_times),
-        cmocka_unit_test(longest_duration_and_largest_memory_of_checkpoints_are_kept),
+        cmocka_unit_test(longest_checkpoint_time_and_largest_memory_rise_are_kept),
         cmocka_unit_test(checkpoint_memory_excludes_growth_before_the_checkpoint),
         cmocka_unit_test(failed_checkpoint_is_not_measured),
         cmocka_unit_test(restart_keeps_step_times_and_drops_unfinished_checkpoint),

@@ -153,7 +153,7 @@ static void address_outside_functions_has_no_unwind_rule(void **state)
     assert_error(&m, 0, -ENOENT);
 }
 
-static void restored_unwind_row_includes_its_cfa_rule(void **state)
+static void cfi_restore_state_also_restores_the_cfa_rule(void **state)
 {
     struct image m;
 
@@ -349,7 +349,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(function_with_frame_pointer_has_a_rule_at_each_instruction),
         cmocka_unit_test(address_outside_functions_has_no_unwind_rule),
-        cmocka_unit_test(restored_unwind_row_includes_its_cfa_rule),
+        cmocka_unit_test(cfi_restore_state_also_restores_the_cfa_rule),
         cmocka_unit_test(large_and_signed_cfi_offsets_are_read),
         cmocka_unit_test(cfi_rules_of_unneeded_registers_are_skipped),
         cmocka_unit_test(cfa_of_realigned_stack_is_loaded_from_a_saved_pointer),

@@ -135,7 +135,7 @@ static void *churn_one_bit(void *argument)
     return NULL;
 }
 
-/* Reads an entry from outside, as src/profile does. */
+/* Reads an entry without a lock, as src/profile does from another process. */
 static const char *read_live(const struct heap_table *t, uint32_t i)
 {
     const struct heap_live *e = &t->live[i];
@@ -222,8 +222,7 @@ static void filter_bit_survives_concurrent_end_of_another_sample(void **state)
     join_workers();
 }
 
-/* Adds more samples than fit and thins the table; every sample that remains must have all its
- * values. */
+/* Adds more samples than fit into the table, and thins the table whenever a sample is refused. */
 static void *fill_and_thin(void *argument)
 {
     struct worker *w = argument;

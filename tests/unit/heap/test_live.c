@@ -38,7 +38,7 @@ static uint32_t count_entries(void)
     return n;
 }
 
-/* Returns the next address after P whose filter bit number agrees with BIT in the bits of MASK. */
+/* Returns the next address after P whose filter bit number equals BIT in all bits of MASK. */
 static uint64_t next_with(uint64_t p, uint32_t bit, uint32_t mask)
 {
     do
@@ -82,7 +82,7 @@ static void added_live_sample_is_returned_unchanged(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void unsampled_pointer_sharing_a_samples_filter_bit_is_not_found(void **state)
+static void unsampled_pointer_with_a_filter_bit_of_a_sample_is_not_found(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -143,7 +143,7 @@ static void full_bucket_refuses_new_samples_and_keeps_old_ones(void **state)
     assert_true(filter_is_empty());
 }
 
-static void thinning_nearly_empty_table_keeps_samples_of_a_full_bucket(void **state)
+static void full_bucket_in_a_nearly_empty_table_is_not_thinned(void **state)
 {
     uint64_t random = 1, p = ARENA;
 
@@ -387,7 +387,7 @@ static void mapping_cut_by_munmap_to_one_page_counts_as_one_page(void **state)
     assert_bytes((double)freed_of_site_3(), 0x1p40);
 }
 
-static void munmap_trims_or_removes_each_mapping_in_its_range(void **state)
+static void munmap_trims_or_removes_every_mapping_in_the_range(void **state)
 {
     (void)state;
     assert_true(live_add(at(ARENA), &mapping));
@@ -494,10 +494,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(added_live_sample_is_returned_unchanged),
-        FRESH(unsampled_pointer_sharing_a_samples_filter_bit_is_not_found),
+        FRESH(unsampled_pointer_with_a_filter_bit_of_a_sample_is_not_found),
         FRESH(filter_bit_is_cleared_only_when_its_last_sample_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
-        FRESH(thinning_nearly_empty_table_keeps_samples_of_a_full_bucket),
+        FRESH(full_bucket_in_a_nearly_empty_table_is_not_thinned),
         FRESH(allocation_at_the_address_of_an_old_sample_ends_that_sample),
         FRESH(reused_entry_of_live_sample_table_gets_a_new_generation),
         FRESH(live_table_can_be_filled_almost_completely),
@@ -507,7 +507,7 @@ int main(void)
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
         FRESH(mapping_cut_by_munmap_to_one_page_counts_as_one_page),
-        FRESH(munmap_trims_or_removes_each_mapping_in_its_range),
+        FRESH(munmap_trims_or_removes_every_mapping_in_the_range),
         FRESH(munmap_rounds_up_to_pages_but_keeps_adjacent_mappings),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),
         FRESH(live_lookup_finds_no_sample_after_reset_or_without_a_table),

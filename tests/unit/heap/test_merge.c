@@ -113,7 +113,7 @@ static void frame_of_the_evaluation_loop_is_replaced_by_python_frames(void **sta
     merged("1#2", "abC", "2cba1");
 }
 
-static void interpreter_frames_of_outer_python_functions_are_dropped(void **state)
+static void interpreter_frames_between_evaluation_loops_are_dropped(void **state)
 {
     (void)state;
     merged("1++#++2", "A", "2a++1");
@@ -127,14 +127,14 @@ static void each_evaluation_loop_gets_its_own_python_frames(void **state)
     merged("##", "AB", "ba");
 }
 
-static void evaluation_loop_that_has_no_function_yet_adds_no_frame(void **state)
+static void evaluation_loop_still_without_a_function_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
     merged("1#2#3", "A.", "32a1");
 }
 
-static void evaluation_loop_without_python_frames_is_kept(void **state)
+static void native_evaluation_loop_frame_is_kept_without_python_frames(void **state)
 {
     (void)state;
     merged("1#2#3", "A", "3#2a1");
@@ -150,7 +150,7 @@ static void python_frames_without_evaluation_loop_become_outermost(void **state)
     merged("1#2", "A.B", "b2a1");
 }
 
-static void python_frames_without_an_entry_frame_are_kept(void **state)
+static void python_frames_are_kept_if_no_entry_frame_is_found(void **state)
 {
     (void)state;
     merged("1#2#3", "ab", "3#2ba1");
@@ -180,12 +180,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(native_stack_without_python_frames_is_unchanged),
         TEST(frame_of_the_evaluation_loop_is_replaced_by_python_frames),
-        TEST(interpreter_frames_of_outer_python_functions_are_dropped),
+        TEST(interpreter_frames_between_evaluation_loops_are_dropped),
         TEST(each_evaluation_loop_gets_its_own_python_frames),
-        TEST(evaluation_loop_that_has_no_function_yet_adds_no_frame),
-        TEST(evaluation_loop_without_python_frames_is_kept),
+        TEST(evaluation_loop_still_without_a_function_adds_no_frame),
+        TEST(native_evaluation_loop_frame_is_kept_without_python_frames),
         TEST(python_frames_without_evaluation_loop_become_outermost),
-        TEST(python_frames_without_an_entry_frame_are_kept),
+        TEST(python_frames_are_kept_if_no_entry_frame_is_found),
         TEST(merged_stack_loses_outermost_frames_if_space_runs_out),
         TEST(native_frames_are_kept_while_interpreter_is_unknown),
     };

@@ -44,7 +44,7 @@ static void path_of(uint32_t module, char ret[PATH_MAX])
     ret[path.len] = '\0';
 }
 
-static void module_of_the_program_has_the_path_of_its_file(void **state)
+static void module_of_the_program_has_the_path_of_the_executable(void **state)
 {
     char path[PATH_MAX], want[PATH_MAX] = "";
     uintptr_t base = 1;
@@ -319,7 +319,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
-        TEST(module_of_the_program_has_the_path_of_its_file),
+        TEST(module_of_the_program_has_the_path_of_the_executable),
         TEST(two_addresses_in_one_library_have_the_same_module),
         TEST(build_id_is_read_from_memory),
         TEST(vdso_is_listed_as_a_module),

@@ -231,7 +231,7 @@ static void python_functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void file_path_that_did_not_fit_is_stored_once_there_is_space(void **state)
+static void python_file_path_is_stored_later_if_space_was_missing(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -322,7 +322,7 @@ int main(void)
         TEST(long_code_name_is_truncated_and_long_line_table_omitted),
         TEST(new_python_code_at_a_reused_address_gets_a_new_entry),
         TEST(python_functions_of_one_file_share_its_path),
-        TEST(file_path_that_did_not_fit_is_stored_once_there_is_space),
+        TEST(python_file_path_is_stored_later_if_space_was_missing),
         TEST(full_python_code_table_keeps_its_entries_and_counts_drops),
         TEST(python_code_is_added_again_to_a_new_table),
         TEST(threads_can_add_python_code_concurrently),

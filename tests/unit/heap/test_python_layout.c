@@ -53,7 +53,7 @@ static void unsupported_python_versions_are_reported_as_unknown(void **state)
     }
 }
 
-static void python_before_3_13_has_a_built_in_layout(void **state)
+static void layout_of_python_before_3_13_is_built_in(void **state)
 {
     (void)state;
     struct python_layout l9, l10, l11, l12;
@@ -153,7 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(python_version_strings_are_parsed),
         cmocka_unit_test(unsupported_python_versions_are_reported_as_unknown),
-        cmocka_unit_test(python_before_3_13_has_a_built_in_layout),
+        cmocka_unit_test(layout_of_python_before_3_13_is_built_in),
         cmocka_unit_test(debug_offsets_of_python_3_13_are_read),
         cmocka_unit_test(debug_offsets_of_python_3_14_are_read),
         cmocka_unit_test(debug_offsets_out_of_range_are_refused),

@@ -186,7 +186,7 @@ static void negative_countdown_does_not_change_the_sample_rate(void **state)
     assert_near(hits, p * TIMES, 5 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void each_sampling_draw_adds_earlier_allocations_to_the_total(void **state)
+static void unsampled_allocations_are_included_in_total_allocated_bytes(void **state)
 {
     struct heap_thread threads[2] = {{0}, {.random = 9}};
     uint64_t total = 0, interval;
@@ -387,7 +387,7 @@ int main(void)
         FRESH(first_allocation_of_a_thread_is_sampled_at_the_usual_rate),
         FRESH(each_new_thread_gets_a_different_random_seed),
         FRESH(negative_countdown_does_not_change_the_sample_rate),
-        FRESH(each_sampling_draw_adds_earlier_allocations_to_the_total),
+        FRESH(unsampled_allocations_are_included_in_total_allocated_bytes),
         FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
         FRESH(raised_sampling_interval_applies_from_the_next_draw_on),

@@ -42,7 +42,7 @@ static void stack_is_stored_once_and_read_back(void **state)
     assert_int_equal(heap_process.table->header.sites, 3);
 }
 
-static void outermost_frames_of_a_stack_can_be_a_separate_call_site(void **state)
+static void shorter_stack_shares_tree_nodes_with_a_longer_one(void **state)
 {
     const uint64_t frames[] = {10, 20, 30};
     uint32_t longer = stacks_site(frames, 3), shorter = stacks_site(frames, 2);
@@ -52,7 +52,7 @@ static void outermost_frames_of_a_stack_can_be_a_separate_call_site(void **state
     assert_int_equal(heap_process.table->header.nodes, 4);
 }
 
-static void recursive_frames_are_stored_in_the_stack_tree(void **state)
+static void stack_of_identical_frames_is_stored_at_full_depth(void **state)
 {
     uint64_t frames[HEAP_STACK_MAX], back[HEAP_STACK_MAX];
 
@@ -242,8 +242,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(stack_is_stored_once_and_read_back),
-        FRESH(outermost_frames_of_a_stack_can_be_a_separate_call_site),
-        FRESH(recursive_frames_are_stored_in_the_stack_tree),
+        FRESH(shorter_stack_shares_tree_nodes_with_a_longer_one),
+        FRESH(stack_of_identical_frames_is_stored_at_full_depth),
         FRESH(only_the_empty_stack_has_call_site_zero),
         FRESH(many_different_stacks_get_different_call_sites),
         FRESH(call_sites_that_do_not_fit_in_the_table_become_site_zero),

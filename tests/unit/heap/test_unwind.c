@@ -95,7 +95,7 @@ static void assert_same(const struct stacks *s)
         assert_true(is_same_frame(s, i));
 }
 
-static void ordinary_stack_is_unwound_to_its_start(void **state)
+static void ordinary_stack_is_unwound_to_the_outermost_frame(void **state)
 {
     struct stacks s;
 
@@ -146,7 +146,7 @@ static void recursion_is_unwound_at_every_depth(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void deep_stack_keeps_its_innermost_frames(void **state)
+static void stack_deeper_than_the_maximum_keeps_the_innermost_frames(void **state)
 {
     struct stacks s;
 
@@ -213,8 +213,8 @@ static void frames_of_a_library_are_unwound_after_every_reload(void **state)
     }
 }
 
-/* The compiler lets a function that realigns its stack store a pointer, through which its frame is
- * found. */
+/* If a function realigns its stack, the CFA is not at a fixed offset from a register. The compiler
+ * stores the CFA in the frame, and the unwind rule loads it from there. */
 __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
 {
     _Alignas(128) volatile char room[256];
@@ -229,7 +229,7 @@ __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
     return room[n] + more[0];
 }
 
-static void function_that_realigns_its_stack_is_unwound(void **state)
+static void function_with_a_realigned_stack_is_unwound(void **state)
 {
     struct stacks s;
 
@@ -241,9 +241,9 @@ static void function_that_realigns_its_stack_is_unwound(void **state)
 
 /* ---- signals ---- */
 
-/* On x86-64 the unwinder reads the registers that the kernel saved when the signal arrived. On
- * other architectures it follows frame records. The kernel's record for a signal handler skips the
- * interrupted function, so these tests would fail there. */
+/* These tests require x86-64, where the unwinder reads the registers that the kernel saved when the
+ * signal arrived. On other architectures the unwinder follows frame records, and the kernel's
+ * record for a signal handler skips the interrupted function. */
 #ifdef __x86_64__
 static struct stacks in_handler;
 
@@ -272,7 +272,7 @@ static void stack_of_a_signal_handler_includes_the_interrupted_code(void **state
     assert_int_equal(lost(), 0);
 }
 
-static void interrupted_code_is_found_from_an_alternate_signal_stack(void **state)
+static void stack_of_handler_on_alternate_stack_has_interrupted_code(void **state)
 {
     char *memory =
         mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -355,7 +355,7 @@ static void assert_thread(pthread_attr_t *attributes)
     assert_true(is_good);
 }
 
-static void stacks_of_other_threads_are_unwound_to_their_start(void **state)
+static void stacks_of_other_threads_are_unwound_to_the_outermost_frame(void **state)
 {
     enum { THREADS = 8 };
     pthread_t threads[THREADS];
@@ -539,7 +539,7 @@ static void unwinder_finds_the_end_of_the_main_stack(void **state)
     assert_true(end - here < 16 << 20);
 }
 
-static void known_stack_range_grows_only_over_readable_pages(void **state)
+static void stack_range_is_extended_page_by_page_while_pages_are_readable(void **state)
 {
     char *memory = guarded(4 * PAGE_BYTES);
     uintptr_t start = (uintptr_t)memory, word;
@@ -592,7 +592,7 @@ static void unwinding_that_ends_at_code_without_cfi_is_counted(void **state)
     assert_int_equal(in_assembly.ours[2].module, in_assembly.ours[0].module);
 }
 
-static void unwinding_ends_at_generated_code(void **state)
+static void unwinding_ends_at_code_generated_at_run_time(void **state)
 {
     static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7,
                                    0x48, 0x83, 0xc4, 0x08, 0xc3};
@@ -634,18 +634,18 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
-        TEST(ordinary_stack_is_unwound_to_its_start),
+        TEST(ordinary_stack_is_unwound_to_the_outermost_frame),
         TEST(recursion_is_unwound_at_every_depth),
-        TEST(deep_stack_keeps_its_innermost_frames),
+        TEST(stack_deeper_than_the_maximum_keeps_the_innermost_frames),
         TEST(stack_of_a_callback_from_libc_is_unwound_through_libc),
         TEST(frames_of_a_library_are_unwound_after_every_reload),
-        TEST(function_that_realigns_its_stack_is_unwound),
+        TEST(function_with_a_realigned_stack_is_unwound),
 #ifdef __x86_64__
         TEST(stack_of_a_signal_handler_includes_the_interrupted_code),
-        TEST(interrupted_code_is_found_from_an_alternate_signal_stack),
+        TEST(stack_of_handler_on_alternate_stack_has_interrupted_code),
         TEST(signal_at_the_first_instruction_of_a_function_is_unwound),
 #endif
-        TEST(stacks_of_other_threads_are_unwound_to_their_start),
+        TEST(stacks_of_other_threads_are_unwound_to_the_outermost_frame),
         TEST(thread_on_a_stack_allocated_by_the_program_is_unwound),
         TEST(thread_with_a_small_stack_is_unwound),
         TEST(coroutine_of_the_main_thread_is_unwound),
@@ -654,10 +654,10 @@ int main(void)
         TEST(sandboxed_process_unwinds_the_whole_main_stack),
         TEST(unwinder_finds_the_end_of_a_thread_stack),
         TEST(unwinder_finds_the_end_of_the_main_stack),
-        TEST(known_stack_range_grows_only_over_readable_pages),
+        TEST(stack_range_is_extended_page_by_page_while_pages_are_readable),
 #ifdef __x86_64__
         TEST(unwinding_that_ends_at_code_without_cfi_is_counted),
-        TEST(unwinding_ends_at_generated_code),
+        TEST(unwinding_ends_at_code_generated_at_run_time),
 #endif
         TEST(unwinding_preserves_errno),
     };

@@ -142,7 +142,7 @@ static void node_with_heartbeat_in_the_future_is_not_silent(void **state)
 }
 
 /* A full disk may have room for the last heartbeat but not for the last run.json. */
-static void node_whose_heartbeat_reports_the_end_is_not_running(void **state)
+static void node_is_not_running_if_heartbeat_reports_the_end(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -208,7 +208,7 @@ int main(void)
         WITH_FOLDER(node_whose_clock_is_a_minute_behind_is_not_silent),
         WITH_FOLDER(later_scans_do_not_depend_on_the_clocks_of_nodes),
         WITH_FOLDER(node_with_heartbeat_in_the_future_is_not_silent),
-        WITH_FOLDER(node_whose_heartbeat_reports_the_end_is_not_running),
+        WITH_FOLDER(node_is_not_running_if_heartbeat_reports_the_end),
         WITH_FOLDER(expected_node_without_a_folder_is_missing_until_it_joins),
         WITH_FOLDER(newer_folder_of_a_node_replaces_the_older_one),
         WITH_FOLDER(run_folder_of_one_node_is_not_read_as_a_job_folder),

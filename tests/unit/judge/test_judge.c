@@ -339,7 +339,7 @@ static void memory_drop_of_a_running_process_changes_its_verdict(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_before_a_mark_are_judged_if_the_process_exits(void **state)
+static void readings_held_back_for_a_mark_are_judged_if_process_exits(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -409,7 +409,7 @@ static void newly_mapped_files_are_not_judged_as_a_memory_spike(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void judging_resumes_once_the_size_of_mapped_files_is_known(void **state)
+static void readings_are_judged_again_once_mapped_file_size_is_known(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -435,7 +435,7 @@ static void growth_of_swapped_out_memory_is_judged_leaking(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void process_is_judged_only_after_its_status_was_read(void **state)
+static void readings_before_the_first_status_reading_are_not_judged(void **state)
 {
     struct job job = job_begin(NULL);
     struct sample rss = {0};
@@ -523,7 +523,7 @@ static void list_of_verdicts_stays_valid_after_processes_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_keeps_its_verdict_after_its_largest_process_exits(void **state)
+static void verdict_on_the_job_is_kept_after_the_largest_process_exits(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -563,7 +563,7 @@ static void steps_of_a_second_rank_do_not_advance_the_step_count(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void training_restarted_in_a_process_is_judged_anew(void **state)
+static void training_restarted_within_one_process_is_judged_anew(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -599,7 +599,7 @@ static void limit_is_set_in_bytes_or_as_a_percentage_of_host_memory(void **state
     judge_free_with_run(b.judge);
 }
 
-static void gpu_is_judged_only_after_the_job_uses_it(void **state)
+static void gpu_is_judged_only_after_the_job_has_used_that_gpu(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -745,7 +745,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void metric_first_reported_late_is_judged_by_the_jobs_epochs(void **state)
+static void metric_reported_from_a_later_step_uses_epochs_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -853,7 +853,7 @@ static void reported_metric_keeps_its_verdict_after_process_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void new_metrics_replace_ended_metrics_if_no_series_is_free(void **state)
+static void new_metrics_take_series_of_exited_processes_if_none_is_free(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -924,33 +924,33 @@ int main(void)
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
         cmocka_unit_test(memory_drop_of_an_exiting_process_changes_no_verdict),
         cmocka_unit_test(memory_drop_of_a_running_process_changes_its_verdict),
-        cmocka_unit_test(readings_before_a_mark_are_judged_if_the_process_exits),
+        cmocka_unit_test(readings_held_back_for_a_mark_are_judged_if_process_exits),
         cmocka_unit_test(growing_mapped_page_cache_is_judged_stable),
         cmocka_unit_test(newly_mapped_files_are_not_judged_as_a_memory_spike),
-        cmocka_unit_test(judging_resumes_once_the_size_of_mapped_files_is_known),
+        cmocka_unit_test(readings_are_judged_again_once_mapped_file_size_is_known),
         cmocka_unit_test(growth_of_swapped_out_memory_is_judged_leaking),
-        cmocka_unit_test(process_is_judged_only_after_its_status_was_read),
+        cmocka_unit_test(readings_before_the_first_status_reading_are_not_judged),
         cmocka_unit_test(exec_in_a_process_starts_a_new_memory_series),
         cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
         cmocka_unit_test(list_of_verdicts_stays_valid_after_processes_exit),
-        cmocka_unit_test(job_keeps_its_verdict_after_its_largest_process_exits),
+        cmocka_unit_test(verdict_on_the_job_is_kept_after_the_largest_process_exits),
         cmocka_unit_test(steps_of_a_second_rank_do_not_advance_the_step_count),
-        cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
+        cmocka_unit_test(training_restarted_within_one_process_is_judged_anew),
         cmocka_unit_test(limit_is_set_in_bytes_or_as_a_percentage_of_host_memory),
-        cmocka_unit_test(gpu_is_judged_only_after_the_job_uses_it),
+        cmocka_unit_test(gpu_is_judged_only_after_the_job_has_used_that_gpu),
         cmocka_unit_test(gpu_forecast_treats_cached_memory_as_free),
         cmocka_unit_test(reported_metrics_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(job_that_fills_a_limited_container_is_filling),
         cmocka_unit_test(unlimited_list_beside_a_limited_container_is_a_leak),
         cmocka_unit_test(container_too_large_for_the_memory_limit_is_a_leak),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(metric_first_reported_late_is_judged_by_the_jobs_epochs),
+        cmocka_unit_test(metric_reported_from_a_later_step_uses_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
         cmocka_unit_test(leak_before_a_restart_is_kept_in_the_verdict),
         cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),
         cmocka_unit_test(long_flat_segment_outweighs_a_short_leak_before_a_restart),
         cmocka_unit_test(reported_metric_keeps_its_verdict_after_process_exit),
-        cmocka_unit_test(new_metrics_replace_ended_metrics_if_no_series_is_free),
+        cmocka_unit_test(new_metrics_take_series_of_exited_processes_if_none_is_free),
         cmocka_unit_test(job_without_memory_readings_gets_no_verdict),
         cmocka_unit_test(each_change_of_the_verdict_word_is_reported_once),
     };

@@ -158,7 +158,7 @@ static struct held grown(int32_t pid)
                                    .settled = t}};
 }
 
-static void call_site_growth_is_evidence_only_for_its_own_process(void **state)
+static void call_site_growth_is_not_evidence_about_other_processes(void **state)
 {
     struct held others[] = {grown(1001), grown(1000)};
     struct judge *j = a_judge();
@@ -181,7 +181,7 @@ static void call_site_growth_is_evidence_only_for_its_own_process(void **state)
     judge_free_with_run(j);
 }
 
-static void readings_after_a_process_finished_its_work_are_ignored(void **state)
+static void readings_after_the_end_of_the_training_work_are_ignored(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
     struct judge *j = a_judge();
@@ -199,7 +199,7 @@ static void readings_after_a_process_finished_its_work_are_ignored(void **state)
 
 /* The growth of a killed job may have been about to stop, so the verdict is leaking only if a leak
  * is nearly certain. */
-static void killed_job_without_site_history_gets_no_leak_probability(void **state)
+static void killed_job_gets_probability_only_if_site_history_is_known(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -210,7 +210,7 @@ static void killed_job_without_site_history_gets_no_leak_probability(void **stat
     judge_set_held(j, &own, 1);
     judge_update(j);
     const struct verdict_result *r = result_at(j, 0);
-    assert_false(r->has_probability); /* the evidence from HELD_EARLIER_S earlier is missing */
+    assert_false(r->has_probability); /* own.earlier, the evidence from 10 s ago, is not set */
     own.earlier.known = true;         /* the earlier call sites did not grow */
     judge_set_held(j, &own, 1);
     judge_update(j);
@@ -279,7 +279,7 @@ static void profiled_running_job_is_leaking_only_if_call_sites_grow(void **state
     /* the job has no heap profile yet */
     assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
     judge_set_held(j, &sites, 1);
-    judge_update(j); /* the evidence from HELD_EARLIER_S earlier is missing */
+    judge_update(j); /* sites.earlier, the evidence from 10 s ago, is not set */
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_true(judge_tree(j)->result.shape_leaks);
     sites.earlier = sites.sites;
@@ -292,7 +292,7 @@ static void profiled_running_job_is_leaking_only_if_call_sites_grow(void **state
     judge_free_with_run(j);
 }
 
-static void leak_is_confirmed_if_it_was_already_probable_10_s_earlier(void **state)
+static void leak_is_confirmed_if_already_probable_10_s_earlier(void **state)
 {
     struct held sites = probably_grown();
     struct judge *j = running_job(60 + JUDGE_LASTING_S, 20), *before = running_job(60, 20);
@@ -303,7 +303,7 @@ static void leak_is_confirmed_if_it_was_already_probable_10_s_earlier(void **sta
     judge_update(j);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_true(judge_awaits_confirmation(j));
-    judge_confirm(j, before); /* the call sites were unknown to the earlier judge */
+    judge_confirm(j, before); /* the judge of 10 s earlier has no evidence from call sites */
     judge_update(j);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     judge_set_held(before, &sites, 1);
@@ -408,11 +408,11 @@ int main(void)
         cmocka_unit_test(growth_up_to_the_end_of_a_finished_job_is_a_leak),
         cmocka_unit_test(growth_of_a_job_that_failed_or_was_stopped_stays_undecided),
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
-        cmocka_unit_test(call_site_growth_is_evidence_only_for_its_own_process),
-        cmocka_unit_test(readings_after_a_process_finished_its_work_are_ignored),
-        cmocka_unit_test(killed_job_without_site_history_gets_no_leak_probability),
+        cmocka_unit_test(call_site_growth_is_not_evidence_about_other_processes),
+        cmocka_unit_test(readings_after_the_end_of_the_training_work_are_ignored),
+        cmocka_unit_test(killed_job_gets_probability_only_if_site_history_is_known),
         cmocka_unit_test(profiled_running_job_is_leaking_only_if_call_sites_grow),
-        cmocka_unit_test(leak_is_confirmed_if_it_was_already_probable_10_s_earlier),
+        cmocka_unit_test(leak_is_confirmed_if_already_probable_10_s_earlier),
         cmocka_unit_test(leak_soon_after_one_epoch_is_found_only_if_call_sites_grow),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),

@@ -238,7 +238,7 @@ static void leak_of_the_parent_is_found_although_workers_are_replaced(void **sta
 /* The only process of the training exits 20 s before the job ends. Memory that the launcher uses
  * after that is not added to the job's series, so growth up to the exit did not last to the end of
  * the job. */
-static void growth_that_ended_when_its_process_exited_is_not_a_leak(void **state)
+static void growth_that_ended_when_the_process_exited_is_not_a_leak(void **state)
 {
     struct job job = usual(false);
     static const char text[] = "{\"kind\":\"exited\",\"status\":0,\"cause_kind\":\"finished\"}";
@@ -275,7 +275,7 @@ int main(void)
         cmocka_unit_test(process_restarted_by_a_launcher_is_not_a_replaced_worker),
         cmocka_unit_test(memory_series_of_the_job_continues_when_large_workers_exit),
         cmocka_unit_test(leak_of_the_parent_is_found_although_workers_are_replaced),
-        cmocka_unit_test(growth_that_ended_when_its_process_exited_is_not_a_leak),
+        cmocka_unit_test(growth_that_ended_when_the_process_exited_is_not_a_leak),
     };
     return cmocka_run_group_tests_name("judge_replaced", tests, NULL, NULL);
 }

@@ -237,7 +237,7 @@ static void longest_mark_is_accepted_and_a_longer_one_refused(void **state)
     assert_bad_bytes(s, MARK_TEXT_MAX + 1);
 }
 
-static void truncated_marks_are_parsed_or_refused(void **state)
+static void parsing_a_truncated_mark_reads_no_byte_past_the_end(void **state)
 {
     static const char s[] = "KIND=phase\nNAME=\xe2\x82\xac\nSTATE=begin\nSTEP=12\nEPOCH=0.5\n";
     struct mark m;
@@ -292,7 +292,7 @@ static void sending_to_a_full_mark_socket_returns_eagain(void **state)
     rmdir(folder);
 }
 
-static void figure_name_in_a_recording_is_split_into_name_and_pid(void **state)
+static void metric_name_in_a_recording_is_split_into_name_and_pid(void **state)
 {
     char name[8];
     int32_t pid;
@@ -314,7 +314,7 @@ static void figure_name_in_a_recording_is_split_into_name_and_pid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figure_name_in_a_recording_is_split_into_name_and_pid),
+        cmocka_unit_test(metric_name_in_a_recording_is_split_into_name_and_pid),
         cmocka_unit_test(step_mark_with_all_keys_is_decoded),
         cmocka_unit_test(mark_without_final_newline_is_accepted),
         cmocka_unit_test(every_mark_kind_is_parsed_from_its_name),
@@ -327,7 +327,7 @@ int main(void)
         cmocka_unit_test(epoch_of_a_mark_must_be_a_finite_nonnegative_number),
         cmocka_unit_test(mark_with_nul_or_invalid_utf8_is_refused),
         cmocka_unit_test(longest_mark_is_accepted_and_a_longer_one_refused),
-        cmocka_unit_test(truncated_marks_are_parsed_or_refused),
+        cmocka_unit_test(parsing_a_truncated_mark_reads_no_byte_past_the_end),
         cmocka_unit_test(sending_a_mark_returns_the_errno_of_a_failure),
         cmocka_unit_test(sending_to_a_full_mark_socket_returns_eagain),
     };

@@ -18,7 +18,7 @@ static size_t clock_add(struct mark_clock *c, uint64_t t_s, const char *text,
     return mark_clock_add(c, &m, ret);
 }
 
-static void evaluation_sent_as_phase_and_as_mark_is_used_once(void **state)
+static void evaluation_sent_as_phase_and_as_mark_is_counted_once(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -72,7 +72,7 @@ static void batch_size_sent_once_applies_to_every_later_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluation_sent_as_phase_and_as_mark_is_used_once),
+        cmocka_unit_test(evaluation_sent_as_phase_and_as_mark_is_counted_once),
         cmocka_unit_test(epoch_length_is_derived_from_fractional_epochs),
         cmocka_unit_test(higher_epoch_number_ends_the_previous_epoch),
         cmocka_unit_test(batch_size_sent_once_applies_to_every_later_mark),

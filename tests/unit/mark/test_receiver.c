@@ -158,7 +158,7 @@ static void invalid_mark_datagrams_are_counted_and_dropped(void **state)
     assert_int_equal(f->last.len, MARK_TEXT_MAX);
 }
 
-static void no_mark_of_a_burst_is_lost_if_the_sender_waits(void **state)
+static void burst_of_marks_arrives_complete_if_the_sender_may_wait(void **state)
 {
     enum { COUNT = 5000 };
     struct fixture *f = *state;
@@ -430,7 +430,7 @@ static void marks_of_another_user_are_refused(void **state)
     }
     assert_int_equal(status, 0);
 
-    /* Starts a receiver of a user other than root, whose folder is open to everyone. */
+    /* Starts a receiver as a user other than root, and opens the receiver's folder to all users. */
     pid = fork();
     if (pid == 0) {
         struct mark_receiver *r;
@@ -564,7 +564,7 @@ static void hello_with_an_unusable_reply_address_adds_no_rank(void **state)
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
 
-static void request_removes_ranks_with_dead_sockets_but_keeps_busy_ranks(void **state)
+static void sending_a_request_removes_only_ranks_with_dead_sockets(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -628,7 +628,7 @@ int main(void)
         TEST(mark_for_several_steps_arrives_as_several_marks),
         TEST(mark_sender_pid_comes_from_the_kernel_not_from_the_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),
-        TEST(no_mark_of_a_burst_is_lost_if_the_sender_waits),
+        TEST(burst_of_marks_arrives_complete_if_the_sender_may_wait),
         TEST(descriptors_attached_to_a_mark_are_closed),
         TEST(socket_folder_is_private_and_removed_at_the_end),
         TEST(socket_folder_is_removed_even_if_the_job_added_files),
@@ -641,7 +641,7 @@ int main(void)
         TEST(loader_worker_receives_no_checkpoint_request),
         TEST(second_hello_of_a_process_replaces_the_first),
         TEST(hello_with_an_unusable_reply_address_adds_no_rank),
-        TEST(request_removes_ranks_with_dead_sockets_but_keeps_busy_ranks),
+        TEST(sending_a_request_removes_only_ranks_with_dead_sockets),
         TEST(loop_iteration_reads_at_most_256_marks_of_a_flood),
     };
 

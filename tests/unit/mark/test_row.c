@@ -67,7 +67,7 @@ static void split_marks_get_equal_times_if_the_duration_is_unknown(void **state)
     }
 }
 
-static void split_marks_never_have_negative_times(void **state)
+static void split_marks_never_start_before_time_zero(void **state)
 {
     struct mark m = parsed("KIND=step\nSTEP=9\nSTEPS=2\nSECONDS=30");
     char text[MARK_TEXT_MAX];
@@ -93,7 +93,7 @@ static void mark_with_an_invalid_number_of_steps_is_not_split(void **state)
     assert_int_equal(length_of("KIND=epoch\nSTEP=9\nSTEPS=4"), 1);
 }
 
-static void mark_with_repeated_keys_does_not_get_longer_when_split(void **state)
+static void splitting_a_mark_drops_repeated_keys(void **state)
 {
     char s[MARK_TEXT_MAX + 1], text[MARK_TEXT_MAX];
     struct mark m, one;
@@ -113,9 +113,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mark_for_several_steps_is_split_into_one_mark_per_step),
         cmocka_unit_test(split_marks_get_equal_times_if_the_duration_is_unknown),
-        cmocka_unit_test(split_marks_never_have_negative_times),
+        cmocka_unit_test(split_marks_never_start_before_time_zero),
         cmocka_unit_test(mark_with_an_invalid_number_of_steps_is_not_split),
-        cmocka_unit_test(mark_with_repeated_keys_does_not_get_longer_when_split),
+        cmocka_unit_test(splitting_a_mark_drops_repeated_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static void step_times_have_no_90th_percentile_before_three_steps(void **state)
     assert_int_equal(slow_ns(&t), 2 * NS_PER_S);
 }
 
-static void time_of_skipped_steps_is_divided_among_them(void **state)
+static void time_between_marks_is_divided_equally_among_skipped_steps(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -107,7 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(step_times_have_no_90th_percentile_before_three_steps),
-        cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
+        cmocka_unit_test(time_between_marks_is_divided_equally_among_skipped_steps),
         cmocka_unit_test(step_sent_by_several_ranks_is_timed_only_once),
         cmocka_unit_test(step_with_a_lower_number_than_the_last_has_no_duration),
         cmocka_unit_test(slow_evaluations_do_not_change_the_median_step_time),

@@ -100,7 +100,7 @@ static void run_options_have_documented_defaults(void **state)
     take_back(&g);
 }
 
-static void every_run_option_value_is_stored_in_its_setting(void **state)
+static void each_run_option_with_a_value_is_stored_in_a_setting(void **state)
 {
     (void)state;
     struct given g;
@@ -123,7 +123,7 @@ static void every_run_option_value_is_stored_in_its_setting(void **state)
     take_back(&g);
 }
 
-static void every_run_flag_sets_exactly_one_setting(void **state)
+static void each_run_flag_sets_exactly_one_setting(void **state)
 {
     (void)state;
     static const struct {
@@ -342,8 +342,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_options_have_documented_defaults),
-        cmocka_unit_test(every_run_option_value_is_stored_in_its_setting),
-        cmocka_unit_test(every_run_flag_sets_exactly_one_setting),
+        cmocka_unit_test(each_run_option_with_a_value_is_stored_in_a_setting),
+        cmocka_unit_test(each_run_flag_sets_exactly_one_setting),
         cmocka_unit_test(restart_interval_may_be_a_time_a_step_count_or_a_size),
         cmocka_unit_test(value_of_resume_args_is_split_into_words),
         cmocka_unit_test(config_file_sets_options_missing_on_the_command_line),

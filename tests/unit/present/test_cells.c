@@ -99,7 +99,7 @@ static void sparkline_shows_the_newest_value_at_the_right(void **state)
     assert_string_equal(spark_text(out, v, 0, 3, true), "   ");
 }
 
-static void sparkline_of_noise_is_flat(void **state)
+static void sparkline_of_tiny_fluctuations_is_flat(void **state)
 {
     const uint64_t flat[] = {1000000, 1000400, 1000000, 1000400};
     const uint64_t same[] = {7, 7, 7};
@@ -132,7 +132,7 @@ int main(void)
         cmocka_unit_test(narrow_table_hides_least_important_columns_first),
         cmocka_unit_test(sparkline_is_scaled_from_minimum_to_maximum),
         cmocka_unit_test(sparkline_shows_the_newest_value_at_the_right),
-        cmocka_unit_test(sparkline_of_noise_is_flat),
+        cmocka_unit_test(sparkline_of_tiny_fluctuations_is_flat),
         cmocka_unit_test(sparkline_of_the_largest_64_bit_numbers_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ static struct doc facts(void)
     return d;
 }
 
-static void long_fact_wraps_between_items(void **state)
+static void long_label_and_items_line_wraps_between_items(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -64,7 +64,7 @@ static void long_fact_wraps_between_items(void **state)
           "           had before\n");
 }
 
-static void facts_are_a_list_in_html_and_a_table_in_markdown(void **state)
+static void labelled_lines_are_a_list_in_html_and_a_table_in_markdown(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -154,7 +154,7 @@ static void html_and_markdown_tables_show_every_column(void **state)
           "| 107 | worker | 1.2G | `lib/site-packages/matplotlib/figure.py:71 draw` |\n");
 }
 
-static void bullet_points_are_indented_below_the_previous_fact(void **state)
+static void bullet_points_are_indented_below_the_previous_line(void **state)
 {
     struct doc d = {0};
     (void)state;
@@ -196,7 +196,7 @@ static struct doc folds(void)
     return d;
 }
 
-static void collapsed_group_shows_only_its_summary_outside_html(void **state)
+static void collapsed_group_shows_only_the_summary_outside_html(void **state)
 {
     struct doc d = folds();
     (void)state;
@@ -314,13 +314,13 @@ static void terminal_plot_has_an_axis_and_event_letters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_fact_wraps_between_items),
-        cmocka_unit_test(facts_are_a_list_in_html_and_a_table_in_markdown),
+        cmocka_unit_test(long_label_and_items_line_wraps_between_items),
+        cmocka_unit_test(labelled_lines_are_a_list_in_html_and_a_table_in_markdown),
         cmocka_unit_test(number_and_its_unit_are_never_separated_by_a_line_break),
         cmocka_unit_test(narrow_table_hides_columns_and_shortens_paths),
         cmocka_unit_test(html_and_markdown_tables_show_every_column),
-        cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
-        cmocka_unit_test(collapsed_group_shows_only_its_summary_outside_html),
+        cmocka_unit_test(bullet_points_are_indented_below_the_previous_line),
+        cmocka_unit_test(collapsed_group_shows_only_the_summary_outside_html),
         cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
         cmocka_unit_test(hostile_text_is_escaped_in_every_document_format),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),

@@ -1,5 +1,5 @@
-/* Tests the heap shown as a table, a tree and a fact, with narrow widths, hostile names and missing
- * values. */
+/* Tests the heap table, the call tree and the heap line of the run summary: narrow widths, hostile
+ * names and missing values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,7 +131,7 @@ static void heap_table_at_80_columns_matches_expected_text(void **state)
     free(printed);
 }
 
-static void library_line_is_shown_with_the_user_function_that_calls_it(void **state)
+static void library_line_is_shown_with_the_calling_user_function(void **state)
 {
     (void)state;
     char *printed =
@@ -428,7 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
-        cmocka_unit_test(library_line_is_shown_with_the_user_function_that_calls_it),
+        cmocka_unit_test(library_line_is_shown_with_the_calling_user_function),
         cmocka_unit_test(merged_heap_row_shows_user_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),

@@ -38,7 +38,7 @@ static void html_output_escapes_control_characters_and_invalid_utf8(void **state
     buf_fini(&out);
 }
 
-static void json_embedded_in_a_page_cannot_end_its_script_element(void **state)
+static void json_embedded_in_a_page_cannot_end_the_script_element(void **state)
 {
     static const char hostile[] = "</script><script>window.injected=true</script><!--\xe2\x80\xa8";
     struct buf out = {0};
@@ -100,7 +100,7 @@ static void braille_plot_of_growing_values_rises_to_the_right(void **state)
     assert_string_equal(braille_row(&b, 0, text), "⡠⠊");
 }
 
-static void braille_plot_clips_points_outside_its_range(void **state)
+static void braille_plot_clips_points_outside_the_range(void **state)
 {
     const struct series_point line[] = {{2, 50}, {UINT64_MAX, UINT64_MAX}, {5, 200}, {5, 50}};
     const struct braille_range range = {4, 10, 0, 100};
@@ -122,11 +122,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(html_output_escapes_markup),
         cmocka_unit_test(html_output_escapes_control_characters_and_invalid_utf8),
-        cmocka_unit_test(json_embedded_in_a_page_cannot_end_its_script_element),
+        cmocka_unit_test(json_embedded_in_a_page_cannot_end_the_script_element),
         cmocka_unit_test(report_style_and_script_are_embedded_in_ebb),
         cmocka_unit_test(asset_lookup_finds_only_files_of_the_server_page),
         cmocka_unit_test(braille_plot_of_growing_values_rises_to_the_right),
-        cmocka_unit_test(braille_plot_clips_points_outside_its_range),
+        cmocka_unit_test(braille_plot_clips_points_outside_the_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

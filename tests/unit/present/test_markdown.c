@@ -51,7 +51,7 @@ static void markdown_escapes_mentions_and_issue_references(void **state)
     check(markdown_text, "a@b #", "a@b #");
 }
 
-static void text_cannot_end_the_markdown_code_that_contains_it(void **state)
+static void text_cannot_end_the_enclosing_markdown_code_span(void **state)
 {
     (void)state;
     check(markdown_code, "a|b `c` <d>", "`a\\|b 'c' <d>`");
@@ -94,7 +94,7 @@ int main(void)
         cmocka_unit_test(markdown_escapes_markup_in_plain_text),
         cmocka_unit_test(markdown_leaves_underscores_within_names_unescaped),
         cmocka_unit_test(markdown_escapes_mentions_and_issue_references),
-        cmocka_unit_test(text_cannot_end_the_markdown_code_that_contains_it),
+        cmocka_unit_test(text_cannot_end_the_enclosing_markdown_code_span),
         cmocka_unit_test(markdown_makes_bidi_characters_visible),
         cmocka_unit_test(markdown_removes_private_folders_from_paths),
         cmocka_unit_test(markdown_keeps_folders_that_are_not_private),

@@ -35,7 +35,7 @@ static void check(struct report before, struct report after, enum report_answer 
     assert_non_null(strstr(c.sentence, word));
 }
 
-static void comparison_result_for_a_removed_leak_is_fixed(void **state)
+static void comparison_says_fixed_if_the_second_run_has_no_leak(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
@@ -44,14 +44,14 @@ static void comparison_result_for_a_removed_leak_is_fixed(void **state)
           ANSWER_FIXED, "worked");
 }
 
-static void comparison_result_for_a_slower_leak_is_partly_fixed(void **state)
+static void comparison_says_partly_fixed_for_a_slower_leak(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 400, 600, step),
           ANSWER_LESS, "50 %");
 }
 
-static void comparison_result_for_overlapping_intervals_is_same(void **state)
+static void comparison_says_same_for_overlapping_intervals(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
@@ -62,7 +62,7 @@ static void comparison_result_for_overlapping_intervals_is_same(void **state)
           ANSWER_SAME, "No measurable difference");
 }
 
-static void comparison_result_for_a_faster_leak_is_worse(void **state)
+static void comparison_says_worse_for_a_faster_leak(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 1900, 2100, step),
@@ -71,7 +71,7 @@ static void comparison_result_for_a_faster_leak_is_worse(void **state)
           ANSWER_WORSE, "worse");
 }
 
-static void comparison_result_for_two_flat_runs_is_same(void **state)
+static void comparison_says_same_for_two_flat_runs(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, 20, 30, step), run(VERDICT_STABLE, 0, -5, 5, step), ANSWER_SAME,
@@ -80,7 +80,7 @@ static void comparison_result_for_two_flat_runs_is_same(void **state)
           "Neither");
 }
 
-static void undecided_second_run_is_not_called_fixed(void **state)
+static void comparison_never_says_fixed_if_second_run_is_undecided(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_UNDECIDED, -1, -10, 10, step),
@@ -90,7 +90,7 @@ static void undecided_second_run_is_not_called_fixed(void **state)
 }
 
 /* The growth may be a cache, which the first run filled in its first epoch as well. */
-static void faster_growth_in_the_first_epoch_is_not_called_worse(void **state)
+static void comparison_never_says_worse_for_first_epoch_growth(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, -10, 10, step), run(VERDICT_FILLING, -1, 1900, 2100, step),
@@ -99,7 +99,7 @@ static void faster_growth_in_the_first_epoch_is_not_called_worse(void **state)
           ANSWER_UNKNOWN, "second run is filling");
 }
 
-static void small_difference_in_rates_is_not_called_a_change(void **state)
+static void comparison_says_same_for_a_small_difference_in_rates(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 1000, 1001, step), run(VERDICT_LEAKING, 1, 1030, 1031, step),
@@ -110,7 +110,7 @@ static void small_difference_in_rates_is_not_called_a_change(void **state)
           ANSWER_WORSE, "worse");
 }
 
-static void run_too_short_to_show_the_leak_is_not_called_fixed(void **state)
+static void comparison_never_says_fixed_if_second_run_is_too_short(void **state)
 {
     static const int leaks[] = {-1, 0, 1};
     static const enum report_answer answers[] = {ANSWER_UNKNOWN, ANSWER_UNKNOWN, ANSWER_FIXED};
@@ -146,15 +146,15 @@ static void rate_per_step_is_not_compared_with_rate_per_minute(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comparison_result_for_a_removed_leak_is_fixed),
-        cmocka_unit_test(comparison_result_for_a_slower_leak_is_partly_fixed),
-        cmocka_unit_test(comparison_result_for_overlapping_intervals_is_same),
-        cmocka_unit_test(comparison_result_for_a_faster_leak_is_worse),
-        cmocka_unit_test(comparison_result_for_two_flat_runs_is_same),
-        cmocka_unit_test(undecided_second_run_is_not_called_fixed),
-        cmocka_unit_test(faster_growth_in_the_first_epoch_is_not_called_worse),
-        cmocka_unit_test(small_difference_in_rates_is_not_called_a_change),
-        cmocka_unit_test(run_too_short_to_show_the_leak_is_not_called_fixed),
+        cmocka_unit_test(comparison_says_fixed_if_the_second_run_has_no_leak),
+        cmocka_unit_test(comparison_says_partly_fixed_for_a_slower_leak),
+        cmocka_unit_test(comparison_says_same_for_overlapping_intervals),
+        cmocka_unit_test(comparison_says_worse_for_a_faster_leak),
+        cmocka_unit_test(comparison_says_same_for_two_flat_runs),
+        cmocka_unit_test(comparison_never_says_fixed_if_second_run_is_undecided),
+        cmocka_unit_test(comparison_never_says_worse_for_first_epoch_growth),
+        cmocka_unit_test(comparison_says_same_for_a_small_difference_in_rates),
+        cmocka_unit_test(comparison_never_says_fixed_if_second_run_is_too_short),
         cmocka_unit_test(runs_without_a_rate_are_not_compared),
         cmocka_unit_test(rate_per_step_is_not_compared_with_rate_per_minute),
     };

@@ -41,7 +41,7 @@ static void suggested_memory_is_a_resource_limit_for_kubernetes(void **state)
                    "request    resources.limits.memory: 750Mi\n");
 }
 
-static void suggested_memory_of_a_leaking_job_grows_with_its_steps(void **state)
+static void suggested_memory_of_a_leaking_job_grows_with_step_count(void **state)
 {
     (void)state;
     assert_request(
@@ -62,7 +62,7 @@ static void suggested_memory_is_omitted_if_no_size_is_known(void **state)
     assert_request(&(struct request){.is_leak = true, .steps = 7}, "");
 }
 
-static void memory_request_is_for_kubernetes_only_in_pod_without_slurm(void **state)
+static void kubernetes_request_is_shown_only_in_a_pod_without_slurm(void **state)
 {
     (void)state;
     unsetenv("SLURM_JOB_ID");
@@ -79,9 +79,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(suggested_memory_is_a_mem_option_for_slurm),
         cmocka_unit_test(suggested_memory_is_a_resource_limit_for_kubernetes),
-        cmocka_unit_test(suggested_memory_of_a_leaking_job_grows_with_its_steps),
+        cmocka_unit_test(suggested_memory_of_a_leaking_job_grows_with_step_count),
         cmocka_unit_test(suggested_memory_is_omitted_if_no_size_is_known),
-        cmocka_unit_test(memory_request_is_for_kubernetes_only_in_pod_without_slurm),
+        cmocka_unit_test(kubernetes_request_is_shown_only_in_a_pod_without_slurm),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

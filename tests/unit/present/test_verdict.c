@@ -151,7 +151,7 @@ static void headline_of_undecided_verdict_has_the_reason(void **state)
     headline_is("{}", "undecided: too few samples");
 }
 
-static void headline_names_a_leaking_gpu_and_not_a_stable_host(void **state)
+static void headline_names_the_leaking_gpu_if_the_host_is_stable(void **state)
 {
     struct verdicts v = {0};
     struct buf out = {0};
@@ -306,7 +306,7 @@ int main(void)
         cmocka_unit_test(verdict_headline_names_the_growing_process),
         cmocka_unit_test(headline_of_filling_job_has_forecasts_and_decision_step),
         cmocka_unit_test(headline_of_undecided_verdict_has_the_reason),
-        cmocka_unit_test(headline_names_a_leaking_gpu_and_not_a_stable_host),
+        cmocka_unit_test(headline_names_the_leaking_gpu_if_the_host_is_stable),
         cmocka_unit_test(verdict_text_lists_overhead_and_exited_processes),
         cmocka_unit_test(verdict_sentences_fit_a_narrow_terminal),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),

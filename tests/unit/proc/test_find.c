@@ -43,7 +43,7 @@ static struct proc_root live(void)
     return root;
 }
 
-static void training_jobs_are_listed_best_first_with_evidence(void **state)
+static void training_search_lists_best_candidates_first_with_evidence(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -68,7 +68,7 @@ static void training_search_excludes_ebb_and_its_ancestors(void **state)
     (void)state;
     struct proc_root root = recorded("find");
     static struct find_candidate c[MAX];
-    /* Here the searching process is a worker of the other job. */
+    /* Process 141658, a worker of the other recorded job, is given as the process that searches. */
     assert_int_equal(find_training(&root, 141658, c, MAX, NULL), 1);
     assert_int_equal(c[0].process.id.pid, 600);
     proc_root_close(&root);
@@ -85,7 +85,7 @@ static void training_search_counts_jobs_that_do_not_fit_into_the_list(void **sta
     proc_root_close(&root);
 }
 
-static void all_ranks_of_one_torchrun_are_listed_as_one_training_job(void **state)
+static void training_search_lists_all_ranks_of_a_torchrun_as_one_job(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find-ranks");
@@ -115,7 +115,7 @@ static void expect_follow(const char *name, int32_t pid, int32_t want, const cha
     proc_root_close(&root);
 }
 
-static void launcher_is_followed_to_its_training_process(void **state)
+static void given_a_launcher_pid_the_training_process_is_watched(void **state)
 {
     (void)state;
     expect_follow("find", 141489, 141495,
@@ -142,7 +142,7 @@ static void launcher_of_several_ranks_is_watched_with_all_descendants(void **sta
         "process 10 is `torchrun`, a launcher, with 2 descendants that train; watching them all");
 }
 
-static void launcher_without_a_trainer_is_followed_to_largest_descendant(void **state)
+static void largest_descendant_is_watched_if_a_launcher_has_no_trainer(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
@@ -208,7 +208,7 @@ static int check_own_thread_is_refused(void)
     return strcmp(err.text, expected) == 0 ? 0 : 3;
 }
 
-static void error_for_a_thread_id_contains_the_pid_of_its_process(void **state)
+static void error_for_a_thread_id_contains_the_pid_of_the_process(void **state)
 {
     (void)state;
     int status;
@@ -304,7 +304,7 @@ static void trainer_stop(struct trainer *t)
     rmdir(t->dir);
 }
 
-static void running_python_training_script_is_found(void **state)
+static void search_finds_a_running_python_training_script(void **state)
 {
     (void)state;
     struct trainer t;
@@ -314,7 +314,7 @@ static void running_python_training_script_is_found(void **state)
     assert_true(t.found.rss_bytes > 0);
 }
 
-static void running_shell_is_followed_to_its_command(void **state)
+static void given_a_shell_pid_the_command_of_the_shell_is_watched(void **state)
 {
     (void)state;
     char sh[] = "sh", opt[] = "-c", line[] = "sleep 600; true";
@@ -389,19 +389,19 @@ static void process_of_another_user_is_rejected_and_not_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_jobs_are_listed_best_first_with_evidence),
+        cmocka_unit_test(training_search_lists_best_candidates_first_with_evidence),
         cmocka_unit_test(training_search_excludes_ebb_and_its_ancestors),
         cmocka_unit_test(training_search_counts_jobs_that_do_not_fit_into_the_list),
-        cmocka_unit_test(all_ranks_of_one_torchrun_are_listed_as_one_training_job),
-        cmocka_unit_test(launcher_is_followed_to_its_training_process),
+        cmocka_unit_test(training_search_lists_all_ranks_of_a_torchrun_as_one_job),
+        cmocka_unit_test(given_a_launcher_pid_the_training_process_is_watched),
         cmocka_unit_test(requested_worker_pid_is_watched_and_described_as_a_worker),
         cmocka_unit_test(launcher_of_several_ranks_is_watched_with_all_descendants),
-        cmocka_unit_test(launcher_without_a_trainer_is_followed_to_largest_descendant),
+        cmocka_unit_test(largest_descendant_is_watched_if_a_launcher_has_no_trainer),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),
         cmocka_unit_test(error_for_an_unknown_pid_contains_the_pid),
-        cmocka_unit_test(error_for_a_thread_id_contains_the_pid_of_its_process),
-        cmocka_unit_test(running_python_training_script_is_found),
-        cmocka_unit_test(running_shell_is_followed_to_its_command),
+        cmocka_unit_test(error_for_a_thread_id_contains_the_pid_of_the_process),
+        cmocka_unit_test(search_finds_a_running_python_training_script),
+        cmocka_unit_test(given_a_shell_pid_the_command_of_the_shell_is_watched),
         cmocka_unit_test(process_of_another_user_is_rejected_and_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

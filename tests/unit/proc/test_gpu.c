@@ -144,7 +144,7 @@ static void error_of_a_gpu_driver_that_cannot_be_opened_is_returned(void **state
     gpu_free(g);
 }
 
-/* A fake driver whose every second read fails. */
+/* A fake driver in which every second read fails. */
 static atomic_int flaky_reads;
 static int flaky_read(void *state, struct gpu_snapshot *ret)
 {

@@ -21,7 +21,7 @@ static void wait_for_byte(void *arg)
     (void)!read(*(int *)arg, &byte, 1);
 }
 
-static void helper_call_returns_after_its_function_has_run(void **state)
+static void helper_call_returns_after_the_helper_thread_ran_the_function(void **state)
 {
     struct proc_helper *h;
     uint64_t cpu_ns = UINT64_MAX;
@@ -68,7 +68,7 @@ static void call_without_a_helper_thread_runs_in_the_calling_thread(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(helper_call_returns_after_its_function_has_run),
+        cmocka_unit_test(helper_call_returns_after_the_helper_thread_ran_the_function),
         cmocka_unit_test(new_helper_calls_are_rejected_while_a_call_is_blocked),
         cmocka_unit_test(call_without_a_helper_thread_runs_in_the_calling_thread),
     };

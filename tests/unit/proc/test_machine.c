@@ -157,7 +157,7 @@ static void cgroup_limit_files_with_invalid_content_are_ignored(void **state)
     expect("garbage", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
 }
 
-static void cgroup_limit_with_unreadable_usage_is_effective(void **state)
+static void cgroup_limit_is_effective_even_if_usage_is_unreadable(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("unreadable-usage");
@@ -260,7 +260,7 @@ static void shell(const char *tmp, const char *line)
     assert_int_equal(system(command), 0);
 }
 
-static void limit_of_a_moved_job_is_the_limit_of_its_new_cgroup(void **state)
+static void limit_is_read_from_the_new_cgroup_after_a_job_has_moved(void **state)
 {
     (void)state;
     char tmp[64];
@@ -368,7 +368,7 @@ static void proc_cgroup_parser_accepts_colons_and_controller_lists(void **state)
     assert_string_equal(path, "/x");
 }
 
-static void cgroup_parsers_handle_mutated_files(void **state)
+static void cgroup_parsers_read_no_byte_past_the_end_of_mutated_files(void **state)
 {
     (void)state;
     static const char *const seeds[] = {
@@ -415,16 +415,16 @@ int main(void)
         cmocka_unit_test(cgroup_soft_limit_below_the_hard_limit_is_effective),
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
         cmocka_unit_test(cgroup_limit_files_with_invalid_content_are_ignored),
-        cmocka_unit_test(cgroup_limit_with_unreadable_usage_is_effective),
+        cmocka_unit_test(cgroup_limit_is_effective_even_if_usage_is_unreadable),
         cmocka_unit_test(rlimits_of_address_space_and_data_are_memory_limits),
         cmocka_unit_test(machine_tick_reads_meminfo_and_pressure_and_limit),
         cmocka_unit_test(machine_tick_reads_the_usage_of_an_effective_rlimit),
         cmocka_unit_test(machine_sample_is_unknown_if_proc_files_are_missing),
-        cmocka_unit_test(limit_of_a_moved_job_is_the_limit_of_its_new_cgroup),
+        cmocka_unit_test(limit_is_read_from_the_new_cgroup_after_a_job_has_moved),
         cmocka_unit_test(headroom_on_this_machine_does_not_exceed_total_memory),
         cmocka_unit_test(memory_limits_can_be_read_without_root_privileges),
         cmocka_unit_test(proc_cgroup_parser_accepts_colons_and_controller_lists),
-        cmocka_unit_test(cgroup_parsers_handle_mutated_files),
+        cmocka_unit_test(cgroup_parsers_read_no_byte_past_the_end_of_mutated_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static void statm_parser_reads_resident_and_shared_pages(void **state)
     assert_int_equal(proc_statm_parse("", 0, &m), -EBADMSG);
 }
 
-static void status_parser_sets_a_bit_for_each_line_it_finds(void **state)
+static void status_parser_sets_a_bit_for_each_line_present(void **state)
 {
     (void)state;
     struct proc_status st;
@@ -300,7 +300,7 @@ static void keyed_file_parser_does_not_match_a_prefix_of_a_key(void **state)
     assert_int_equal(v, 1);
 }
 
-static void error_for_a_missing_proc_folder_contains_its_path(void **state)
+static void error_for_a_missing_proc_folder_contains_the_path(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -340,7 +340,7 @@ static void proc_of_another_pid_namespace_is_recognized(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-static void proc_of_our_pid_namespace_is_not_foreign_after_a_fork(void **state)
+static void proc_of_the_same_pid_namespace_is_not_foreign_after_a_fork(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -391,7 +391,7 @@ int main(void)
         cmocka_unit_test(stat_parser_leaves_output_unchanged_for_truncated_line),
         cmocka_unit_test(stat_parser_rejects_numbers_beyond_64_bits),
         cmocka_unit_test(statm_parser_reads_resident_and_shared_pages),
-        cmocka_unit_test(status_parser_sets_a_bit_for_each_line_it_finds),
+        cmocka_unit_test(status_parser_sets_a_bit_for_each_line_present),
         cmocka_unit_test(status_parser_accepts_a_kernel_thread_without_memory_lines),
         cmocka_unit_test(meminfo_parser_requires_memtotal_and_memavailable),
         cmocka_unit_test(psi_parser_returns_hundredths_of_a_percent),
@@ -402,9 +402,9 @@ int main(void)
         cmocka_unit_test(environ_lookup_returns_the_first_non_empty_value),
         cmocka_unit_test(cgroup_limit_parser_treats_max_and_v1_maximum_as_unlimited),
         cmocka_unit_test(keyed_file_parser_does_not_match_a_prefix_of_a_key),
-        cmocka_unit_test(error_for_a_missing_proc_folder_contains_its_path),
+        cmocka_unit_test(error_for_a_missing_proc_folder_contains_the_path),
         cmocka_unit_test(proc_of_another_pid_namespace_is_recognized),
-        cmocka_unit_test(proc_of_our_pid_namespace_is_not_foreign_after_a_fork),
+        cmocka_unit_test(proc_of_the_same_pid_namespace_is_not_foreign_after_a_fork),
         cmocka_unit_test(proc_parsers_accept_files_of_the_running_kernel),
     };
     return cmocka_run_group_tests_name("procfs", tests, NULL, NULL);

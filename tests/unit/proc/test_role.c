@@ -123,7 +123,7 @@ static void launcher_name_as_an_argument_does_not_make_a_launcher(void **state)
             fail_msg("taken for a launcher: %s", no[i]);
 }
 
-static void torchrun_is_a_launcher_although_it_loads_torch(void **state)
+static void torchrun_is_a_launcher_even_if_torch_is_loaded(void **state)
 {
     (void)state;
     struct process_info p = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
@@ -212,7 +212,7 @@ static void data_worker_is_recognized_by_name_or_command_line(void **state)
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
 }
 
-static void multiprocessing_child_that_sends_steps_is_a_rank(void **state)
+static void multiprocessing_child_that_sends_steps_has_the_role_main(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -238,7 +238,7 @@ static void fork_of_a_python_program_without_torch_is_not_a_data_worker(void **s
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void on_whole_machine_only_training_processes_have_role_main(void **state)
+static void only_training_processes_have_role_main_on_a_whole_machine(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -313,7 +313,7 @@ static void process_without_a_command_line_has_the_role_other(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void tensorboard_has_the_role_other_although_it_loads_tensorflow(void **state)
+static void tensorboard_has_the_role_other_even_if_tensorflow_is_loaded(void **state)
 {
     (void)state;
     struct process_info p = process("tensorboard", "/x/bin/python3|/x/bin/tensorboard|--logdir|x");
@@ -373,7 +373,7 @@ static void training_libraries_are_recognized_by_file_name(void **state)
     assert_false(maps_of("/").python);
 }
 
-static void ray_workers_are_named_after_actor_or_task(void **state)
+static void name_of_a_ray_worker_is_the_actor_or_task_name(void **state)
 {
     static const char *const titles[][2] = {
         {"ray::Trainer.step", "ray::Trainer"},
@@ -411,24 +411,24 @@ static void ray_worker_has_the_role_main_only_if_it_trains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ray_workers_are_named_after_actor_or_task),
+        cmocka_unit_test(name_of_a_ray_worker_is_the_actor_or_task_name),
         cmocka_unit_test(ray_worker_has_the_role_main_only_if_it_trains),
         cmocka_unit_test(commands_that_run_another_program_have_the_role_launcher),
         cmocka_unit_test(launcher_name_as_an_argument_does_not_make_a_launcher),
-        cmocka_unit_test(torchrun_is_a_launcher_although_it_loads_torch),
+        cmocka_unit_test(torchrun_is_a_launcher_even_if_torch_is_loaded),
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognized_by_script_title_or_parent),
         cmocka_unit_test(argument_that_names_compile_worker_does_not_affect_role),
         cmocka_unit_test(data_worker_is_recognized_by_name_or_command_line),
-        cmocka_unit_test(multiprocessing_child_that_sends_steps_is_a_rank),
+        cmocka_unit_test(multiprocessing_child_that_sends_steps_has_the_role_main),
         cmocka_unit_test(fork_of_a_python_program_without_torch_is_not_a_data_worker),
-        cmocka_unit_test(on_whole_machine_only_training_processes_have_role_main),
+        cmocka_unit_test(only_training_processes_have_role_main_on_a_whole_machine),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
         cmocka_unit_test(multiprocessing_helper_processes_are_not_data_workers),
         cmocka_unit_test(parent_of_a_trainer_has_role_launcher_unless_parent_trains),
         cmocka_unit_test(first_program_of_the_job_has_the_role_main),
         cmocka_unit_test(process_without_a_command_line_has_the_role_other),
-        cmocka_unit_test(tensorboard_has_the_role_other_although_it_loads_tensorflow),
+        cmocka_unit_test(tensorboard_has_the_role_other_even_if_tensorflow_is_loaded),
         cmocka_unit_test(role_detection_handles_random_command_lines),
         cmocka_unit_test(training_libraries_are_recognized_by_file_name),
     };

@@ -133,7 +133,7 @@ static void fork_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void birth_and_death_of_a_child_are_reported_with_the_same_slot(void **state)
+static void birth_and_death_of_one_child_have_the_same_slot(void **state)
 {
     (void)state;
     struct watch w;
@@ -332,7 +332,7 @@ static void rename_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void process_that_changes_its_name_is_not_reported_as_an_exec(void **state)
+static void process_name_change_is_not_reported_as_an_exec(void **state)
 {
     (void)state;
     struct watch w;
@@ -352,7 +352,7 @@ static void process_that_changes_its_name_is_not_reported_as_an_exec(void **stat
     watch_end(&w);
 }
 
-static void exec_is_detected_by_name_if_the_stack_address_is_unreadable(void **state)
+static void exec_is_detected_by_new_name_if_stack_address_is_unreadable(void **state)
 {
     (void)state;
     struct mock m;
@@ -405,7 +405,7 @@ static void orphan_stays_in_the_process_tree_with_a_new_parent(void **state)
     int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
     int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
     assert_int_equal(write(fds[1], "x", 1), 1);
-    /* A walk that takes place during the exit reports only the new parent or only the death. */
+    /* A walk during the exit may report only one of the two events, so the walk is repeated. */
     EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1 && w.seen.count[PROCESS_DIED] == 1, walk(&w));
     assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
     assert_int_equal(proc_tree_find(w.tree, orphan)->info.ppid, getpid());
@@ -433,7 +433,7 @@ static void daemonise(void *arg)
     wait(NULL);
 }
 
-static void daemon_is_found_as_a_new_child_of_the_subreaper(void **state)
+static void daemon_stays_in_the_tree_as_a_child_of_the_subreaper(void **state)
 {
     (void)state;
     struct watch w;
@@ -559,7 +559,7 @@ static pid_t fork_as(pid_t wanted)
     return pid;
 }
 
-static void pid_reused_by_the_kernel_is_a_different_process(void **state)
+static void pid_reused_by_the_kernel_is_tracked_as_a_new_process(void **state)
 {
     (void)state;
     struct watch w;
@@ -1061,7 +1061,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void unmeasured_tree_memory_is_between_largest_and_total_rss(void **state)
+static void unmeasured_tree_memory_ranges_from_largest_to_total_rss(void **state)
 {
     (void)state;
     struct figures f;
@@ -1095,7 +1095,7 @@ static void unique_memory_raises_the_lower_bound_of_tree_memory(void **state)
     figures_end(&f);
 }
 
-static void tree_memory_bounds_are_also_computed_without_file_pages(void **state)
+static void tree_memory_bounds_can_exclude_file_pages(void **state)
 {
     (void)state;
     struct figures f;
@@ -1198,19 +1198,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(process_tree_contains_the_root_process_and_its_descendants),
-        cmocka_unit_test(birth_and_death_of_a_child_are_reported_with_the_same_slot),
+        cmocka_unit_test(birth_and_death_of_one_child_have_the_same_slot),
         cmocka_unit_test(zombie_is_reported_as_dead_and_never_as_newborn),
         cmocka_unit_test(children_forked_by_any_thread_are_found),
         cmocka_unit_test(process_whose_main_thread_has_exited_stays_in_the_tree),
         cmocka_unit_test(exec_is_reported_with_the_new_name_and_command_line),
-        cmocka_unit_test(process_that_changes_its_name_is_not_reported_as_an_exec),
-        cmocka_unit_test(exec_is_detected_by_name_if_the_stack_address_is_unreadable),
+        cmocka_unit_test(process_name_change_is_not_reported_as_an_exec),
+        cmocka_unit_test(exec_is_detected_by_new_name_if_stack_address_is_unreadable),
         cmocka_unit_test(orphan_stays_in_the_process_tree_with_a_new_parent),
-        cmocka_unit_test(daemon_is_found_as_a_new_child_of_the_subreaper),
+        cmocka_unit_test(daemon_stays_in_the_tree_as_a_child_of_the_subreaper),
         cmocka_unit_test(process_tree_walk_does_not_wait_for_a_command_line),
         cmocka_unit_test(reused_pid_is_reported_as_one_death_and_one_birth),
         cmocka_unit_test(reused_pid_is_detected_even_if_no_fds_are_kept_open),
-        cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
+        cmocka_unit_test(pid_reused_by_the_kernel_is_tracked_as_a_new_process),
         cmocka_unit_test(each_of_many_processes_is_found_exactly_once),
         cmocka_unit_test(process_tree_is_complete_even_if_few_fds_are_available),
         cmocka_unit_test(process_readings_become_stale_if_no_fd_is_free),
@@ -1225,9 +1225,9 @@ int main(void)
         cmocka_unit_test(process_tree_error_for_a_thread_id_contains_the_process_id),
         cmocka_unit_test(process_tree_rejects_a_kernel_thread),
         cmocka_unit_test(statm_and_status_and_smaps_rollup_agree_on_memory),
-        cmocka_unit_test(unmeasured_tree_memory_is_between_largest_and_total_rss),
+        cmocka_unit_test(unmeasured_tree_memory_ranges_from_largest_to_total_rss),
         cmocka_unit_test(unique_memory_raises_the_lower_bound_of_tree_memory),
-        cmocka_unit_test(tree_memory_bounds_are_also_computed_without_file_pages),
+        cmocka_unit_test(tree_memory_bounds_can_exclude_file_pages),
         cmocka_unit_test(bounds_of_tree_memory_are_equal_if_nothing_is_shared),
         cmocka_unit_test(upper_bound_of_tree_memory_is_capped_at_machine_memory),
         cmocka_unit_test(outdated_unique_memory_is_capped_at_resident_memory),

@@ -441,7 +441,7 @@ static void fork_and_grow(void *arg)
     kid_start(hold_8_mib_more, NULL);
 }
 
-static void memory_of_unmeasured_child_is_estimated_by_its_growth(void **state)
+static void unmeasured_memory_of_a_child_is_estimated_from_rss_growth(void **state)
 {
     (void)state;
     struct count c;
@@ -661,7 +661,7 @@ static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
  * 1 %, a pause could take seconds of simulated time on a busy machine. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
-static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)
+static void pauses_keep_the_unique_count_within_the_cpu_share(void **state)
 {
     (void)state;
     struct count c;
@@ -717,7 +717,7 @@ static void process_whose_rss_changed_is_measured_sooner(void **state)
     count_end(&c);
 }
 
-static void completed_unique_count_is_marked_as_read_in_one_tick_only(void **state)
+static void completed_unique_count_is_marked_as_new_in_one_tick_only(void **state)
 {
     (void)state;
     struct count c;
@@ -735,7 +735,7 @@ static void completed_unique_count_is_marked_as_read_in_one_tick_only(void **sta
     count_end(&c);
 }
 
-static void unique_memory_becomes_stale_if_its_count_takes_too_long(void **state)
+static void unique_memory_becomes_stale_if_counting_takes_too_long(void **state)
 {
     (void)state;
     struct count c;
@@ -794,7 +794,7 @@ static void unique_count_is_given_up_if_the_tree_frees_the_process(void **state)
         slice(&c);
     kid_end(pid);
     struct proc_unique *untold = c.unique;
-    /* Without c.unique, the callback of this tick does not call proc_unique_forget. */
+    /* While c.unique is NULL, the callback does not report the removed process to proc_unique. */
     c.unique = NULL;
     proc_tree_tick(c.tree, c.now_ns);
     c.unique = untold;
@@ -1007,7 +1007,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
         cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
-        cmocka_unit_test(memory_of_unmeasured_child_is_estimated_by_its_growth),
+        cmocka_unit_test(unmeasured_memory_of_a_child_is_estimated_from_rss_growth),
         cmocka_unit_test(estimate_for_unmeasured_child_includes_copied_pages),
         cmocka_unit_test(child_forked_after_a_unique_count_is_not_counted_twice),
         cmocka_unit_test(child_forked_during_a_unique_count_is_not_counted_twice),
@@ -1015,11 +1015,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(untouched_reservation_of_1_tib_is_skipped_by_unique_count),
         cmocka_unit_test(unique_count_without_pagemap_scan_gives_up_at_a_huge_hole),
         cmocka_unit_test(unique_count_without_pagemap_scan_equals_smaps),
-        cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
+        cmocka_unit_test(pauses_keep_the_unique_count_within_the_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_rss_changed_is_measured_sooner),
-        cmocka_unit_test(completed_unique_count_is_marked_as_read_in_one_tick_only),
-        cmocka_unit_test(unique_memory_becomes_stale_if_its_count_takes_too_long),
+        cmocka_unit_test(completed_unique_count_is_marked_as_new_in_one_tick_only),
+        cmocka_unit_test(unique_memory_becomes_stale_if_counting_takes_too_long),
         cmocka_unit_test(unique_count_is_given_up_when_the_process_exits),
         cmocka_unit_test(unique_count_is_given_up_if_the_tree_frees_the_process),
         cmocka_unit_test(unique_memory_is_unknown_after_exec_until_counted_again),

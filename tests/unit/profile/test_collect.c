@@ -307,7 +307,7 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     profile_free(p);
 }
 
-static void heap_of_a_process_that_sends_steps_is_read_at_its_steps(void **state)
+static void heap_of_a_process_that_sends_steps_is_read_at_step_ends(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -450,7 +450,7 @@ static void process_whose_heap_table_has_no_samples_has_no_heap_file(void **stat
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void exit_of_a_profiled_process_is_detected_by_its_pidfd(void **state)
+static void exit_of_a_profiled_process_is_detected_through_a_pidfd(void **state)
 {
     struct fixture *f = *state;
     int fd = (int)syscall(434 /* pidfd_open */, getpid(), 0);
@@ -591,7 +591,7 @@ static void note_figure(void *user, int32_t pid, const char *name, uint64_t valu
                                          : &r->allocated) = value;
 }
 
-static void private_shared_and_allocated_bytes_are_reported_as_figures(void **state)
+static void private_and_shared_and_allocated_bytes_become_metrics(void **state)
 {
     struct fixture *f = *state;
     struct reported r = {0};
@@ -613,7 +613,7 @@ static void private_shared_and_allocated_bytes_are_reported_as_figures(void **st
     assert_int_equal(r.shared, 0);
 }
 
-static void current_heap_state_is_available_without_a_run_folder(void **state)
+static void current_heap_state_is_available_if_no_run_folder_exists(void **state)
 {
     struct fixture *f = *state;
     collect_free(f->collect);
@@ -636,7 +636,7 @@ static void current_heap_state_is_available_without_a_run_folder(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void requested_heap_reading_includes_processes_not_read_before(void **state)
+static void requested_heap_reading_includes_processes_never_read_before(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -702,25 +702,25 @@ int main(void)
         T(heap_file_of_a_process_is_created_with_its_first_reading),
         T(heap_readings_are_taken_only_when_due),
         T(due_heap_reading_waits_for_the_next_step),
-        T(heap_of_a_process_that_sends_steps_is_read_at_its_steps),
+        T(heap_of_a_process_that_sends_steps_is_read_at_step_ends),
         T(heap_reading_is_taken_at_the_end_of_the_first_step),
         T(heap_snapshot_is_taken_at_the_end_of_an_epoch),
         T(reused_pid_gets_a_second_heap_file),
         T(killed_process_gets_a_final_heap_reading),
         T(short_lived_process_without_live_memory_has_no_heap_file),
         T(process_whose_heap_table_has_no_samples_has_no_heap_file),
-        T(exit_of_a_profiled_process_is_detected_by_its_pidfd),
+        T(exit_of_a_profiled_process_is_detected_through_a_pidfd),
         T(invalid_hello_of_a_profiler_leaks_no_descriptor),
         T(extra_descriptors_sent_by_a_profiler_are_closed),
         T(silent_profiler_connection_is_closed),
         T(many_silent_profiler_connections_do_not_block_others),
         T(heap_table_of_another_version_is_reported_only_once),
         T(heap_file_that_cannot_be_created_is_reported_only_once),
-        T(current_heap_state_is_available_without_a_run_folder),
-        T(requested_heap_reading_includes_processes_not_read_before),
+        T(current_heap_state_is_available_if_no_run_folder_exists),
+        T(requested_heap_reading_includes_processes_never_read_before),
         T(requested_heap_reading_is_written_to_the_heap_file),
         T(heap_file_with_least_live_bytes_is_removed_at_the_file_limit),
-        T(private_shared_and_allocated_bytes_are_reported_as_figures),
+        T(private_and_shared_and_allocated_bytes_become_metrics),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,7 +227,7 @@ static void call_site_of_a_cache_that_stopped_growing_is_not_a_leak(void **state
     assert_true(r->growth_bytes > 100 * MIB);
 }
 
-static void growth_of_a_late_call_site_is_measured_from_zero(void **state)
+static void growth_of_call_site_that_appears_late_is_measured_from_zero(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -317,7 +317,7 @@ static void growth_result_has_the_time_span_and_steps_of_the_run(void **state)
 
 /* ---- ages ---- */
 
-static void age_of_a_heap_row_is_the_age_of_its_median_byte(void **state)
+static void age_of_a_heap_row_is_the_age_of_the_median_byte(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat);
@@ -394,7 +394,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void heap_row_shows_the_call_site_that_keeps_growing(void **state)
+static void heap_row_shows_the_stack_of_the_call_site_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -464,7 +464,7 @@ static void heap_rows_are_not_merged_unless_requested(void **state)
     assert_string_equal(s->growth.rows[0].name->function, "plot");
 }
 
-static void call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows(void **state)
+static void call_sites_that_grow_fast_or_not_at_all_keep_separate_rows(void **state)
 {
     struct story *s = *state;
     uint32_t plot = known_python(&s->heap, 0, "/home/u/train.py", "plot", 30);
@@ -480,7 +480,7 @@ static void call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows(void **s
     assert_string_equal(s->growth.rows[2].name->function, "cache");
 }
 
-static void small_call_sites_of_different_functions_keep_their_rows(void **state)
+static void small_call_sites_of_different_functions_keep_separate_rows(void **state)
 {
     struct story *s = *state;
     site(s, "leak_much", leaks_much);
@@ -493,7 +493,7 @@ static void small_call_sites_of_different_functions_keep_their_rows(void **state
         assert_int_equal(s->growth.rows[i].n_places, 0);
 }
 
-static void library_line_has_one_row_per_user_function_that_calls_it(void **state)
+static void library_line_has_one_row_per_calling_user_function(void **state)
 {
     struct story *s = *state;
     uint32_t load = known_python(&s->heap, 0, "/home/u/train.py", "load", 30);
@@ -613,7 +613,7 @@ static void error_for_an_unknown_step_names_the_known_range(void **state)
     assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_are_live_at_to_step_and_allocated_before_from_step(void **state)
+static void survivors_predate_the_from_step_and_are_live_at_the_to_step(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
@@ -688,30 +688,30 @@ int main(void)
         TEST(leaking_call_site_is_ranked_before_a_larger_flat_one),
         TEST(faster_leaking_call_site_is_ranked_first),
         TEST(call_site_of_a_cache_that_stopped_growing_is_not_a_leak),
-        TEST(growth_of_a_late_call_site_is_measured_from_zero),
+        TEST(growth_of_call_site_that_appears_late_is_measured_from_zero),
         TEST(batch_that_is_live_at_the_last_reading_is_not_growth),
         TEST(shrinking_call_site_has_negative_growth),
         TEST(call_site_without_live_bytes_has_no_row),
         TEST(growth_smaller_than_the_sampling_error_is_not_ranked_first),
         TEST(live_bytes_have_95_percent_bounds),
         TEST(growth_result_has_the_time_span_and_steps_of_the_run),
-        TEST(age_of_a_heap_row_is_the_age_of_its_median_byte),
+        TEST(age_of_a_heap_row_is_the_age_of_the_median_byte),
         TEST(heap_rows_have_no_age_if_no_snapshot_exists),
         TEST(heap_rows_are_grouped_by_the_requested_key),
         TEST(heap_row_shows_the_call_site_with_the_most_live_bytes),
-        TEST(heap_row_shows_the_call_site_that_keeps_growing),
+        TEST(heap_row_shows_the_stack_of_the_call_site_that_keeps_growing),
         TEST(unknown_call_sites_form_one_row_without_a_stack),
         TEST(small_call_sites_under_one_user_function_share_a_row),
         TEST(heap_rows_are_not_merged_unless_requested),
-        TEST(call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows),
-        TEST(small_call_sites_of_different_functions_keep_their_rows),
-        TEST(library_line_has_one_row_per_user_function_that_calls_it),
+        TEST(call_sites_that_grow_fast_or_not_at_all_keep_separate_rows),
+        TEST(small_call_sites_of_different_functions_keep_separate_rows),
+        TEST(library_line_has_one_row_per_calling_user_function),
         TEST(heap_diff_between_two_steps_does_not_merge_rows),
         TEST(memory_loaded_before_the_first_step_is_not_growth),
         TEST(since_option_counts_only_allocations_after_the_given_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(error_for_an_unknown_step_names_the_known_range),
-        TEST(survivors_are_live_at_to_step_and_allocated_before_from_step),
+        TEST(survivors_predate_the_from_step_and_are_live_at_the_to_step),
         TEST(listing_survivors_without_a_snapshot_or_step_is_an_error),
         TEST(growth_up_to_a_given_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),

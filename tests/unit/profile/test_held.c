@@ -183,7 +183,7 @@ static void growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown(void **stat
     assert_true(s.known && s.sustained == 0 && s.slowed == 0);
 }
 
-static void growth_of_call_sites_is_unknown_from_four_heap_readings(void **state)
+static void growth_of_call_sites_is_unknown_with_only_four_heap_readings(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(growth_that_continues_after_first_epoch_counts_as_sustained),
         cmocka_unit_test(cache_filled_in_first_epoch_is_counted_as_slowed_growth),
         cmocka_unit_test(growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown),
-        cmocka_unit_test(growth_of_call_sites_is_unknown_from_four_heap_readings),
+        cmocka_unit_test(growth_of_call_sites_is_unknown_with_only_four_heap_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static struct run *run_with_containers(uint64_t growth)
     return run;
 }
 
-static void container_figures_are_used_if_no_report_has_arrived(void **state)
+static void container_metrics_are_used_if_no_container_report_arrived(void **state)
 {
     struct run *run = run_with_containers(20 << 20);
     char text[KEPT_TEXT_MAX];
@@ -182,7 +182,7 @@ static void container_figures_are_used_if_no_report_has_arrived(void **state)
     run_free(run);
 }
 
-static void growing_array_is_described_by_its_bytes(void **state)
+static void growing_array_is_described_in_bytes_not_in_entries(void **state)
 {
     struct run *run;
     char text[KEPT_TEXT_MAX];
@@ -206,7 +206,7 @@ static void growing_array_is_described_by_its_bytes(void **state)
     run_free(run);
 }
 
-static void container_figures_do_not_replace_a_report(void **state)
+static void container_metrics_do_not_replace_a_container_report(void **state)
 {
     struct run *run = run_with_containers(20 << 20);
     (void)state;
@@ -258,9 +258,9 @@ int main(void)
         cmocka_unit_test_setup(container_description_mentions_autograd_graphs, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),
-        cmocka_unit_test_setup(container_figures_are_used_if_no_report_has_arrived, begin),
-        cmocka_unit_test_setup(growing_array_is_described_by_its_bytes, begin),
-        cmocka_unit_test_setup(container_figures_do_not_replace_a_report, begin),
+        cmocka_unit_test_setup(container_metrics_are_used_if_no_container_report_arrived, begin),
+        cmocka_unit_test_setup(growing_array_is_described_in_bytes_not_in_entries, begin),
+        cmocka_unit_test_setup(container_metrics_do_not_replace_a_container_report, begin),
         cmocka_unit_test_setup(container_that_is_cleared_repeatedly_is_not_reported, begin),
         cmocka_unit_test_setup(container_with_a_small_share_of_growth_is_not_reported, begin),
     };

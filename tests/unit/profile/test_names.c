@@ -90,7 +90,7 @@ static void user_line_is_shown_instead_of_the_numpy_line(void **state)
     assert_string_equal(names_native_of_site(f->names, 1)->function, "libgone.so.1+0x1234");
 }
 
-static void library_collator_is_shown_instead_of_its_caller(void **state)
+static void library_data_collator_is_shown_instead_of_the_calling_trainer(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "main");
@@ -129,7 +129,7 @@ static void recursive_function_with_a_comprehension_is_listed_once(void **state)
     assert_program(f, "grow", "main", NULL);
 }
 
-static void comprehension_of_python_3_10_is_replaced_by_its_function(void **state)
+static void comprehension_of_python_3_10_is_shown_as_the_outer_function(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/tree.py", "<module>");
@@ -173,7 +173,7 @@ static void number_of_listed_user_functions_is_limited(void **state)
     assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
-static void package_that_was_started_is_user_code_if_no_user_file_exists(void **state)
+static void started_package_counts_as_user_code_if_no_user_file_exists(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/train", "<module>");
@@ -196,7 +196,7 @@ static void package_that_was_started_is_user_code_if_no_user_file_exists(void **
     assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
 }
 
-static void package_is_not_user_code_if_a_user_file_exists(void **state)
+static void started_package_is_library_code_if_a_user_file_exists(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/pytest", "<module>");
@@ -267,7 +267,7 @@ static void frames_without_symbols_get_a_placeholder_name(void **state)
     assert_int_equal(shown(f)->kind, NAME_UNKNOWN);
 }
 
-static void line_of_a_frame_is_the_line_of_its_instruction(void **state)
+static void line_of_a_python_frame_is_the_line_of_the_instruction(void **state)
 {
     static const char table[] = {(char)(0x80 | 11 << 3), 0, 0, (char)(0x80 | 12 << 3), 0, 0};
     struct fixture *f = *state;
@@ -277,7 +277,7 @@ static void line_of_a_frame_is_the_line_of_its_instruction(void **state)
     assert_int_equal(shown(f)->line, 13); /* first line 10, plus the increments 1 and 2 */
 }
 
-static void each_distinct_frame_is_named_only_once(void **state)
+static void equal_frames_share_one_name_object(void **state)
 {
     struct fixture *f = *state;
     const struct name *a, *b;
@@ -495,22 +495,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(user_line_is_shown_instead_of_the_numpy_line),
-        TEST(library_collator_is_shown_instead_of_its_caller),
+        TEST(library_data_collator_is_shown_instead_of_the_calling_trainer),
         TEST(innermost_frame_is_shown_if_all_code_is_library_code),
-        TEST(package_that_was_started_is_user_code_if_no_user_file_exists),
-        TEST(package_is_not_user_code_if_a_user_file_exists),
+        TEST(started_package_counts_as_user_code_if_no_user_file_exists),
+        TEST(started_package_is_library_code_if_a_user_file_exists),
         TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),
         TEST(recursive_function_with_a_comprehension_is_listed_once),
-        TEST(comprehension_of_python_3_10_is_replaced_by_its_function),
+        TEST(comprehension_of_python_3_10_is_shown_as_the_outer_function),
         TEST(module_level_code_is_listed_only_if_innermost),
         TEST(lambda_and_nested_function_are_listed_separately),
         TEST(number_of_listed_user_functions_is_limited),
         TEST(innermost_native_frame_is_shown_if_no_python_frame_exists),
         TEST(call_site_without_a_stack_has_a_placeholder_name),
         TEST(frames_without_symbols_get_a_placeholder_name),
-        TEST(line_of_a_frame_is_the_line_of_its_instruction),
-        TEST(each_distinct_frame_is_named_only_once),
+        TEST(line_of_a_python_frame_is_the_line_of_the_instruction),
+        TEST(equal_frames_share_one_name_object),
         cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
         cmocka_unit_test(autograd_node_name_is_read_from_its_apply_function),
         cmocka_unit_test(standard_library_and_listed_packages_are_library_code),

@@ -60,7 +60,7 @@ static void time_of_a_step_is_interpolated_between_readings(void **state)
     assert_false(profile_time_of(&profile, 32, &t));
 }
 
-static void step_has_a_valid_time_after_step_numbers_start_again(void **state)
+static void step_time_is_found_even_if_step_numbers_start_again(void **state)
 {
     struct profile_reading again[] = {
         {.t_ns = 1000, .has_step = true, .step = 5},
@@ -179,7 +179,7 @@ static void heap_readings_during_a_long_exit_are_excluded(void **state)
         }
 }
 
-static void readings_count_as_work_until_the_process_begins_to_exit(void **state)
+static void readings_count_as_work_until_memory_is_freed_at_exit(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -200,13 +200,13 @@ int main(void)
         cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
         cmocka_unit_test(sample_weight_is_exact_for_size_zero_and_interval_zero),
         cmocka_unit_test(time_of_a_step_is_interpolated_between_readings),
-        cmocka_unit_test(step_has_a_valid_time_after_step_numbers_start_again),
+        cmocka_unit_test(step_time_is_found_even_if_step_numbers_start_again),
         cmocka_unit_test(last_heap_reading_at_or_before_a_time_is_found),
         cmocka_unit_test(empty_profile_has_no_readings),
         cmocka_unit_test(heap_readings_after_the_end_of_work_are_excluded),
         cmocka_unit_test(heap_readings_of_a_short_idle_time_at_the_end_are_excluded),
         cmocka_unit_test(heap_readings_during_a_long_exit_are_excluded),
-        cmocka_unit_test(readings_count_as_work_until_the_process_begins_to_exit),
+        cmocka_unit_test(readings_count_as_work_until_memory_is_freed_at_exit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

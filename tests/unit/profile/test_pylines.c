@@ -50,8 +50,7 @@ static void line_table_of_python_3_10_may_have_code_without_a_line(void **state)
     assert_int_equal(line(t, sizeof(t), V310, 10, 266), -ENODATA);
 }
 
-/* The table has one entry of every form: short, one line, no columns (delta −3), long (delta 70),
- * none. */
+/* The table has one entry of each form: short, one line, no columns, long, none, two lines. */
 static const uint8_t locations[] = {
     0x80 | 0 << 3 | 1,  0x11,             /* Location entry for two code units on the same line. */
     0x80 | 11 << 3 | 0, 4,    9,          /* next line */

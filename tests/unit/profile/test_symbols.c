@@ -193,7 +193,7 @@ static void names_of_a_stripped_program_come_from_its_debug_file(void **state)
     check_inlined(found, n);
 }
 
-static void debuglink_file_is_verified_by_its_checksum(void **state)
+static void debuglink_file_is_verified_by_the_checksum(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -230,7 +230,7 @@ static void debug_file_with_another_build_id_is_ignored(void **state)
     assert_int_equal(symbols_find(f->s, f->exe, len, NULL, 0, at, found), 0);
 }
 
-static void module_recorded_as_deleted_is_read_if_its_file_exists(void **state)
+static void module_recorded_as_deleted_is_read_if_the_file_exists(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -321,7 +321,7 @@ static void damaged_elf_files_do_not_crash_symbol_lookup(void **state)
     assert_true(answers > 0 && answers < ROUNDS);
 }
 
-static void among_names_at_one_address_fewest_underscores_are_preferred(void **state)
+static void symbol_name_with_the_fewest_leading_underscores_is_preferred(void **state)
 {
     struct fixture *f = *state;
     struct elf_function items[] = {{0x10, 8, 1}, {0x20, 16, 1}, {0x20, 16, 8}, {0x40, 0, 13}};
@@ -350,11 +350,11 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(names_of_a_stripped_program_come_from_its_debug_file, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(debuglink_file_is_verified_by_its_checksum, setup,
+        cmocka_unit_test_setup_teardown(debuglink_file_is_verified_by_the_checksum, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(debug_file_with_another_build_id_is_ignored, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(module_recorded_as_deleted_is_read_if_its_file_exists,
+        cmocka_unit_test_setup_teardown(module_recorded_as_deleted_is_read_if_the_file_exists,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(debug_files_are_searched_in_the_sysroot_first, setup,
                                         teardown),
@@ -363,8 +363,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(address_outside_functions_has_no_symbol, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_elf_files_do_not_crash_symbol_lookup, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(among_names_at_one_address_fewest_underscores_are_preferred,
-                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            symbol_name_with_the_fewest_leading_underscores_is_preferred, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

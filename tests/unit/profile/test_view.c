@@ -58,7 +58,7 @@ static void heap_view_row_has_source_line_and_callers_and_stack(void **state)
     scene_end(&s);
 }
 
-static void top_option_limits_the_heap_rows_but_not_the_row_count(void **state)
+static void top_option_limits_listed_heap_rows_but_not_the_total_count(void **state)
 {
     struct scene s;
     (void)state;
@@ -138,7 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_view_row_has_source_line_and_callers_and_stack),
-        cmocka_unit_test(top_option_limits_the_heap_rows_but_not_the_row_count),
+        cmocka_unit_test(top_option_limits_listed_heap_rows_but_not_the_total_count),
         cmocka_unit_test(heap_call_tree_adds_up_to_the_live_bytes),
         cmocka_unit_test(heap_rows_are_the_same_after_writing_and_reading_json),
         cmocka_unit_test(invalid_json_rows_become_heap_rows_without_values),

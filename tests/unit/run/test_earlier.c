@@ -85,7 +85,7 @@ static void only_healthy_earlier_runs_of_the_same_command_are_used(void **state)
     assert_int_equal(e.bytes, 700 * MIB);
 }
 
-static void multi_node_job_counts_once_with_its_largest_node(void **state)
+static void multi_node_job_counts_once_with_the_largest_node(void **state)
 {
     struct earlier e;
     (void)state;
@@ -114,7 +114,7 @@ int main(void)
         cmocka_unit_test(percentile_of_few_values_is_the_largest_value),
         cmocka_unit_test_setup_teardown(only_healthy_earlier_runs_of_the_same_command_are_used,
                                         make_runs, remove_runs),
-        cmocka_unit_test_setup_teardown(multi_node_job_counts_once_with_its_largest_node, make_runs,
+        cmocka_unit_test_setup_teardown(multi_node_job_counts_once_with_the_largest_node, make_runs,
                                         remove_runs),
         cmocka_unit_test(missing_runs_folder_gives_no_earlier_runs),
     };

@@ -10,7 +10,7 @@
 
 #include "run/outcome.h"
 
-/* Checks that AFTER has all keys of BEFORE with the same values, except keys that struct outcome
+/* Checks that all keys of BEFORE have the same values in AFTER, except keys that struct outcome
  * does not contain. */
 static void keys_are_kept(const json_t *before, const json_t *after, const char *where)
 {

@@ -77,7 +77,7 @@ static void run_model_keeps_the_largest_exited_processes(void **state)
     run_free(run);
 }
 
-static void run_model_prefers_to_keep_longer_lived_exited_processes(void **state)
+static void run_model_keeps_the_longest_lived_of_the_exited_processes(void **state)
 {
     struct run_settings o = run_settings_live;
     (void)state;
@@ -146,7 +146,7 @@ static void memory_of_the_job_is_the_cgroup_charge_if_known(void **state)
     run_free(run);
 }
 
-static void reported_series_are_removed_with_their_process(void **state)
+static void reported_series_are_removed_when_the_process_exits(void **state)
 {
     struct run *run = make_run(&run_settings_read);
     struct run_entity *const *list;
@@ -271,7 +271,7 @@ static void forget(void *user, struct run *run, struct run_entity *e)
     ((struct seen *)user)->forgotten += e->kind == RUN_PROCESS;
 }
 
-static void run_observer_is_called_for_every_item_and_every_freed_entity(void **state)
+static void run_observer_sees_every_item_and_every_freed_entity(void **state)
 {
     struct run_settings o = run_settings_live;
     struct seen seen = {0};
@@ -308,13 +308,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_model_keeps_the_largest_exited_processes),
-        cmocka_unit_test(run_model_prefers_to_keep_longer_lived_exited_processes),
+        cmocka_unit_test(run_model_keeps_the_longest_lived_of_the_exited_processes),
         cmocka_unit_test(peak_of_a_process_is_the_larger_of_hwm_and_rss),
         cmocka_unit_test(memory_of_the_job_is_the_cgroup_charge_if_known),
-        cmocka_unit_test(reported_series_are_removed_with_their_process),
+        cmocka_unit_test(reported_series_are_removed_when_the_process_exits),
         cmocka_unit_test(step_marks_are_thinned_out_if_too_many_are_added),
         cmocka_unit_test(run_model_keeps_phases_versions_segments_and_guard_notes),
-        cmocka_unit_test(run_observer_is_called_for_every_item_and_every_freed_entity),
+        cmocka_unit_test(run_observer_sees_every_item_and_every_freed_entity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void series_search_finds_the_first_reading_at_or_after_a_time(void **stat
     series_fini(&s);
 }
 
-static void reading_with_an_earlier_time_is_added_at_the_last_time(void **state)
+static void reading_with_an_earlier_time_gets_the_time_of_the_last_one(void **state)
 {
     struct series s;
     struct series_point p;
@@ -128,7 +128,7 @@ static void start_value_is_the_last_reading_of_the_first_second(void **state)
     series_fini(&s);
 }
 
-static void newest_values_of_a_series_are_maxima_of_its_last_buckets(void **state)
+static void newest_values_of_a_series_are_maxima_of_the_last_buckets(void **state)
 {
     struct series s;
     uint64_t v[3];
@@ -152,9 +152,9 @@ int main(void)
         cmocka_unit_test(week_long_series_keeps_extremes_and_first_and_last_reading),
         cmocka_unit_test(series_of_sparse_readings_stays_within_its_bucket_limit),
         cmocka_unit_test(series_search_finds_the_first_reading_at_or_after_a_time),
-        cmocka_unit_test(reading_with_an_earlier_time_is_added_at_the_last_time),
+        cmocka_unit_test(reading_with_an_earlier_time_gets_the_time_of_the_last_one),
         cmocka_unit_test(start_value_is_the_last_reading_of_the_first_second),
-        cmocka_unit_test(newest_values_of_a_series_are_maxima_of_its_last_buckets),
+        cmocka_unit_test(newest_values_of_a_series_are_maxima_of_the_last_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

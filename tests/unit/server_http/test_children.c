@@ -118,7 +118,7 @@ static void answer_of_a_child_is_its_stdout_if_stdout_is_not_empty(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void answer_of_a_child_is_from_its_stderr_if_stdout_is_empty(void **state)
+static void answer_of_a_child_is_its_stderr_if_stdout_is_empty(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
@@ -177,7 +177,7 @@ static void child_process_with_too_much_output_is_killed(void **state)
     assert_int_equal(b->len, 1000);
 }
 
-static void cancelled_request_is_not_answered_when_its_child_exits(void **state)
+static void cancelled_request_is_not_answered_when_the_child_exits(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
@@ -191,7 +191,7 @@ static void cancelled_request_is_not_answered_when_its_child_exits(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void child_whose_program_is_missing_fails_at_once(void **state)
+static void child_process_fails_at_once_if_the_program_is_missing(void **state)
 {
     struct bench *b = *state;
     struct children *other;
@@ -222,15 +222,15 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         TEST(answer_of_a_child_is_its_stdout_if_stdout_is_not_empty),
-        TEST(answer_of_a_child_is_from_its_stderr_if_stdout_is_empty),
+        TEST(answer_of_a_child_is_its_stderr_if_stdout_is_empty),
         TEST(requests_with_equal_keys_share_one_child_process),
         TEST(request_is_refused_if_the_child_process_queue_is_full),
         TEST(guest_requests_run_last_and_fill_at_most_half_of_the_queue),
         cmocka_unit_test_setup_teardown(child_process_group_is_killed_at_the_time_limit,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),
-        TEST(cancelled_request_is_not_answered_when_its_child_exits),
-        TEST(child_whose_program_is_missing_fails_at_once),
+        TEST(cancelled_request_is_not_answered_when_the_child_exits),
+        TEST(child_process_fails_at_once_if_the_program_is_missing),
         TEST(stopping_the_server_kills_its_child_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -340,7 +340,7 @@ static void paused_http_stream_continues_when_resumed(void **state)
     close(fd);
 }
 
-static void paused_http_stream_is_freed_if_its_client_disconnects(void **state)
+static void paused_http_stream_is_freed_if_the_client_disconnects(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -367,7 +367,7 @@ static void server_can_be_stopped_while_an_http_stream_is_paused(void **state)
     close(fd);
 }
 
-static void asset_is_decompressed_for_clients_without_gzip(void **state)
+static void asset_is_decompressed_if_the_client_does_not_accept_gzip(void **state)
 {
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nunpacked");
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "Accept-Encoding: gzip;q=0\r\n\r\n",
@@ -377,7 +377,7 @@ static void asset_is_decompressed_for_clients_without_gzip(void **state)
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "If-None-Match: \"v1\"\r\n\r\n", "HTTP/1.1 304 ");
 }
 
-static void request_that_its_handler_does_not_answer_gets_status_500(void **state)
+static void request_left_unanswered_by_the_handler_gets_status_500(void **state)
 {
     ask(*state, "GET /nothing HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 500 ");
 }
@@ -463,7 +463,8 @@ static void connection_closed_in_mid_request_is_freed_before_deadline(void **sta
         http_counts(s->http, &counts);
     } while ((counts.connections > 0 || clock_mono_ns() < a_while) && clock_mono_ns() < until);
     assert_int_equal(counts.connections, 0);
-    assert_int_equal(counts.refused, 0); /* The deadline would have counted a refusal. */
+    /* A connection that is closed at the deadline counts as refused. */
+    assert_int_equal(counts.refused, 0);
 }
 
 static void chunked_body_over_the_limit_is_read_but_not_stored(void **state)
@@ -663,7 +664,7 @@ static void answers_that_clients_do_not_read_use_bounded_memory(void **state)
     assert_int_equal(s->http->answers.held, 0);
 }
 
-static void guests_can_use_at_most_half_of_a_shared_resource(void **state)
+static void clients_other_than_the_owner_share_at_most_half_of_a_resource(void **state)
 {
     (void)state;
     struct http_share share = {0};
@@ -687,8 +688,8 @@ static bool is_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* The server allows 32 connections, of which strangers may use 8. */
-static void oldest_stranger_is_disconnected_at_the_limit_for_strangers(void **state)
+/* The server allows 32 connections, of which unauthenticated clients may use 8. */
+static void oldest_unauthenticated_connection_is_closed_at_the_limit(void **state)
 {
     struct server *s = *state;
     int fds[100], owner = dial(s);
@@ -813,10 +814,10 @@ int main(void)
         TEST(answer_to_a_head_request_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),
         TEST(paused_http_stream_continues_when_resumed),
-        TEST(paused_http_stream_is_freed_if_its_client_disconnects),
+        TEST(paused_http_stream_is_freed_if_the_client_disconnects),
         TEST(server_can_be_stopped_while_an_http_stream_is_paused),
-        TEST(asset_is_decompressed_for_clients_without_gzip),
-        TEST(request_that_its_handler_does_not_answer_gets_status_500),
+        TEST(asset_is_decompressed_if_the_client_does_not_accept_gzip),
+        TEST(request_left_unanswered_by_the_handler_gets_status_500),
         TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
         TEST(request_with_expect_header_is_refused_before_body_is_sent),
@@ -832,8 +833,8 @@ int main(void)
         TEST(upgraded_connection_is_no_longer_handled_as_http),
         TEST(stopping_the_http_server_closes_upgraded_connections),
         TEST(answers_that_clients_do_not_read_use_bounded_memory),
-        cmocka_unit_test(guests_can_use_at_most_half_of_a_shared_resource),
-        TEST(oldest_stranger_is_disconnected_at_the_limit_for_strangers),
+        cmocka_unit_test(clients_other_than_the_owner_share_at_most_half_of_a_resource),
+        TEST(oldest_unauthenticated_connection_is_closed_at_the_limit),
         TEST(readers_can_use_at_most_half_of_the_connections),
         HASTY_TEST(client_that_sends_headers_slowly_is_disconnected),
         HASTY_TEST(client_that_sends_a_body_slowly_is_disconnected),

@@ -81,7 +81,7 @@ static void live_queues_share_messages_and_keep_message_order(void **state)
     live_queue_fini(&b);
 }
 
-static void queued_job_state_is_replaced_unless_it_is_partly_sent(void **state)
+static void queued_job_state_is_replaced_unless_already_partly_sent(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -104,7 +104,7 @@ static void queued_job_state_is_replaced_unless_it_is_partly_sent(void **state)
     live_queue_fini(&q);
 }
 
-static void newer_sample_replaces_queued_sample_and_sets_skip_flag(void **state)
+static void newer_sample_replaces_a_queued_one_and_sets_the_skip_flag(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -117,7 +117,7 @@ static void newer_sample_replaces_queued_sample_and_sets_skip_flag(void **state)
     live_queue_fini(&q);
 }
 
-static void log_output_is_queued_again_once_its_skip_is_reported(void **state)
+static void log_output_is_queued_again_after_the_skip_was_reported(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -137,7 +137,7 @@ static void log_output_is_queued_again_once_its_skip_is_reported(void **state)
     live_queue_fini(&q);
 }
 
-static void live_queue_exceeds_its_limit_only_for_a_single_message(void **state)
+static void live_queue_exceeds_the_limit_only_for_a_single_message(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -162,7 +162,7 @@ static void live_queue_exceeds_its_limit_only_for_a_single_message(void **state)
     free(text);
 }
 
-static void job_whose_state_does_not_fit_live_queue_is_listed_as_late(void **state)
+static void job_is_listed_as_late_if_the_live_queue_has_no_room(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -258,11 +258,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
         cmocka_unit_test(live_queues_share_messages_and_keep_message_order),
-        cmocka_unit_test(queued_job_state_is_replaced_unless_it_is_partly_sent),
-        cmocka_unit_test(newer_sample_replaces_queued_sample_and_sets_skip_flag),
-        cmocka_unit_test(log_output_is_queued_again_once_its_skip_is_reported),
-        cmocka_unit_test(live_queue_exceeds_its_limit_only_for_a_single_message),
-        cmocka_unit_test(job_whose_state_does_not_fit_live_queue_is_listed_as_late),
+        cmocka_unit_test(queued_job_state_is_replaced_unless_already_partly_sent),
+        cmocka_unit_test(newer_sample_replaces_a_queued_one_and_sets_the_skip_flag),
+        cmocka_unit_test(log_output_is_queued_again_after_the_skip_was_reported),
+        cmocka_unit_test(live_queue_exceeds_the_limit_only_for_a_single_message),
+        cmocka_unit_test(job_is_listed_as_late_if_the_live_queue_has_no_room),
         cmocka_unit_test(live_queue_returns_enobufs_if_too_many_jobs_are_late),
         cmocka_unit_test(live_queue_stays_consistent_after_random_operations),
         cmocka_unit_test(sha1_matches_the_test_vectors),

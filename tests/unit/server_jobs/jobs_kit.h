@@ -41,7 +41,8 @@ void kit_wait(kit_fn *is_so, int64_t id); /* Fails the test after a timeout. */
 void kit_wait_state(int64_t id, enum job_state state);
 void kit_wait_ended(int64_t id);
 void kit_run_ms(unsigned ms);
-json_t *kit_get(int64_t id); /* Returns the job with its changes, valid until the next call. */
+/* Returns the job as JSON, including its state changes. The object is valid until the next call. */
+json_t *kit_get(int64_t id);
 const char *kit_text(int64_t id, const char *key);
 /* Returns how often ID occurs in kit.list. */
 int kit_times(int64_t id);

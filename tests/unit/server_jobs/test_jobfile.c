@@ -27,7 +27,8 @@ static int setup(void **state)
 static struct {
     char name[32], *request;
     enum job_state state;
-    /* Times are in microseconds, the precision of a time in seconds that is stored in a double. */
+    /* Times are compared in microseconds, because the file stores seconds as a double, which is not
+     * more precise. */
     uint64_t submitted_us, started_us, ended_us;
 } entries[8];
 static size_t entry_count;
@@ -99,7 +100,7 @@ static void job_file_with_the_key_names_of_other_servers_is_read(void **state)
     assert_int_equal(entries[3].submitted_us, 1769860800000000);
 }
 
-static void job_file_may_be_a_list_or_have_its_list_under_key_jobs(void **state)
+static void job_file_may_be_a_list_or_an_object_with_the_key_jobs(void **state)
 {
     (void)state;
     read_back("[{\"id\": 7, \"state\": \"done\", \"cmd\": [\"ls\"]}]");
@@ -176,7 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(job_file_with_the_key_names_of_other_servers_is_read),
-        TEST(job_file_may_be_a_list_or_have_its_list_under_key_jobs),
+        TEST(job_file_may_be_a_list_or_an_object_with_the_key_jobs),
         TEST(invalid_job_file_is_refused),
         TEST(written_job_file_can_be_read_back),
     };

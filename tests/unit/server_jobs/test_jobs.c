@@ -65,7 +65,7 @@ static void submitted_job_starts_at_once_and_succeeds(void **state)
     assert_true(kit.changes >= 3);
 }
 
-static void job_runs_once_if_it_was_submitted_before_the_queue_started(void **state)
+static void job_submitted_before_the_queue_starts_runs_once(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -268,7 +268,7 @@ static void gpus_and_memory_of_running_jobs_are_reserved(void **state)
     kit_wait_ended(b);
 }
 
-static void memory_peak_is_learned_for_later_jobs_of_the_same_name(void **state)
+static void suggested_memory_is_reserved_for_later_jobs_of_the_same_name(void **state)
 {
     (void)state;
     kit.options.memory_bytes = UINT64_C(8) << 30;
@@ -287,7 +287,7 @@ static void memory_peak_is_learned_for_later_jobs_of_the_same_name(void **state)
 
 /* ---- jobs that wait for other jobs ---- */
 
-static void job_that_waits_for_another_starts_after_the_other_succeeds(void **state)
+static void waiting_job_starts_after_the_awaited_job_has_succeeded(void **state)
 {
     (void)state;
     kit_start();
@@ -443,7 +443,7 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(submitted_job_starts_at_once_and_succeeds),
-        TEST(job_runs_once_if_it_was_submitted_before_the_queue_started),
+        TEST(job_submitted_before_the_queue_starts_runs_once),
         TEST(failed_job_has_the_cause_that_the_supervisor_reported),
         TEST(rapid_state_changes_of_a_job_are_all_stored),
         TEST(error_message_of_ebb_run_becomes_the_failure_reason),
@@ -455,8 +455,8 @@ int main(int argc, char **argv)
         TEST(job_of_higher_priority_gets_the_next_free_slot),
         TEST(job_that_can_never_start_is_refused_when_submitted),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
-        TEST(memory_peak_is_learned_for_later_jobs_of_the_same_name),
-        TEST(job_that_waits_for_another_starts_after_the_other_succeeds),
+        TEST(suggested_memory_is_reserved_for_later_jobs_of_the_same_name),
+        TEST(waiting_job_starts_after_the_awaited_job_has_succeeded),
         TEST(jobs_that_wait_for_a_cancelled_job_are_cancelled),
         TEST(rerun_submits_the_request_of_an_earlier_job_again),
         TEST(many_short_jobs_leave_no_descriptors_processes_or_locks),

@@ -56,7 +56,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
 
 /* ---- job states that the test writes into the store ---- */
 
-static void job_runs_once_if_its_server_was_killed_before_starting_it(void **state)
+static void job_runs_once_if_server_was_killed_before_starting_the_job(void **state)
 {
     (void)state;
     kit_start(); /* Starting the server creates the folders. */
@@ -87,7 +87,7 @@ static void job_whose_run_folder_was_removed_is_not_rerun(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_runs_once_if_it_was_queued_before_a_server_restart(void **state)
+static void job_queued_before_a_server_restart_runs_once(void **state)
 {
     (void)state;
     kit_start();
@@ -129,7 +129,7 @@ static void job_that_ended_while_the_server_was_down_is_read_from_disk(void **st
                 ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
-static void job_in_state_starting_is_not_rerun_if_run_json_has_its_end(void **state)
+static void starting_job_is_not_rerun_if_run_json_records_an_end(void **state)
 {
     (void)state;
     kit_start();
@@ -142,7 +142,7 @@ static void job_in_state_starting_is_not_rerun_if_run_json_has_its_end(void **st
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_with_neither_lock_nor_recorded_end_is_lost(void **state)
+static void job_is_lost_if_no_lock_and_no_recorded_end_exist(void **state)
 {
     static const char *const texts[] = {"{\"state\":\"running\",\"pid\":7}", "", "{\"state\":\"en"};
     (void)state;
@@ -212,7 +212,7 @@ static void cancel_request_survives_a_server_restart(void **state)
     assert_string_equal(kit_text(id, "reason"), "so be it");
 }
 
-static void job_never_runs_if_it_was_cancelled_before_its_start(void **state)
+static void job_cancelled_before_the_start_never_runs(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -252,7 +252,7 @@ static void restarted_server_waits_for_a_job_that_is_still_starting(void **state
         ;
 }
 
-static void job_counts_as_running_while_its_unsigned_lock_is_held(void **state)
+static void job_counts_as_running_while_an_unsigned_lock_is_held(void **state)
 {
     char go[96];
     (void)state;
@@ -267,7 +267,7 @@ static void job_counts_as_running_while_its_unsigned_lock_is_held(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void job_counts_as_running_if_the_pid_in_its_held_lock_is_reused(void **state)
+static void held_lock_proves_a_job_is_running_even_if_the_pid_is_reused(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -417,19 +417,19 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_runs_once_if_its_server_was_killed_before_starting_it),
+        TEST(job_runs_once_if_server_was_killed_before_starting_the_job),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
-        TEST(job_runs_once_if_it_was_queued_before_a_server_restart),
+        TEST(job_queued_before_a_server_restart_runs_once),
         TEST(job_that_ended_while_the_server_was_down_is_read_from_disk),
-        TEST(job_in_state_starting_is_not_rerun_if_run_json_has_its_end),
-        TEST(job_with_neither_lock_nor_recorded_end_is_lost),
+        TEST(starting_job_is_not_rerun_if_run_json_records_an_end),
+        TEST(job_is_lost_if_no_lock_and_no_recorded_end_exist),
         TEST(started_job_without_a_run_folder_is_lost),
         TEST(running_job_can_be_cancelled_by_a_restarted_server),
         TEST(cancel_request_survives_a_server_restart),
-        TEST(job_never_runs_if_it_was_cancelled_before_its_start),
+        TEST(job_cancelled_before_the_start_never_runs),
         TEST(restarted_server_waits_for_a_job_that_is_still_starting),
-        TEST(job_counts_as_running_while_its_unsigned_lock_is_held),
-        TEST(job_counts_as_running_if_the_pid_in_its_held_lock_is_reused),
+        TEST(job_counts_as_running_while_an_unsigned_lock_is_held),
+        TEST(held_lock_proves_a_job_is_running_even_if_the_pid_is_reused),
         TEST(jobs_that_wait_for_a_failed_job_are_cancelled_at_restart),
         TEST(restarted_server_removes_locks_of_ended_jobs_only),
         TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),

@@ -177,7 +177,8 @@ static bool is_over(int64_t id)
     return is_removed(id) || job_state_is_final(jobs_state(kit.jobs, id));
 }
 
-/* The store's age is kept across restarts and when the clock is set back. */
+/* The age of a job is measured in server running time, which does not depend on the clock and is
+ * kept across restarts. */
 static void age_of_ended_jobs_adds_up_over_server_restarts(void **state)
 {
     (void)state;

@@ -24,7 +24,7 @@
 #include "jobs_kit.h"
 #include "server/jobs/jobs_private.h"
 
-static void job_is_lost_if_its_run_json_is_invalid(void **state)
+static void job_is_lost_if_run_json_is_invalid(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -43,7 +43,7 @@ static void job_is_lost_if_its_run_json_is_invalid(void **state)
     }
 }
 
-static void job_is_lost_if_its_run_json_has_too_many_bytes_or_values(void **state)
+static void job_is_lost_if_run_json_has_too_many_bytes_or_values(void **state)
 {
     (void)state;
     kit_start();
@@ -120,7 +120,7 @@ static bool has_pid(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
 }
 
-static void supervisor_that_floods_its_socket_does_not_block_the_server(void **state)
+static void supervisor_flooding_a_socket_does_not_block_the_server(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -138,7 +138,7 @@ static void supervisor_that_floods_its_socket_does_not_block_the_server(void **s
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void job_is_lost_if_its_run_folder_is_removed(void **state)
+static void job_is_lost_if_the_run_folder_is_removed(void **state)
 {
     char command[128];
     (void)state;
@@ -287,7 +287,7 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
 
 /* A job may put any file in the place of a later job's lock file, but only the later job may then
  * fail. */
-static void unusable_lock_file_fails_only_its_own_job(void **state)
+static void unusable_lock_file_fails_only_the_job_with_the_same_id(void **state)
 {
     char path[256];
     (void)state;
@@ -358,19 +358,19 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_is_lost_if_its_run_json_is_invalid),
-        TEST(job_is_lost_if_its_run_json_has_too_many_bytes_or_values),
+        TEST(job_is_lost_if_run_json_is_invalid),
+        TEST(job_is_lost_if_run_json_has_too_many_bytes_or_values),
         TEST(run_json_keys_of_the_wrong_type_are_ignored),
         TEST(symlink_in_place_of_run_json_is_not_followed),
         TEST(long_failure_cause_is_truncated_between_characters),
-        TEST(supervisor_that_floods_its_socket_does_not_block_the_server),
-        TEST(job_is_lost_if_its_run_folder_is_removed),
+        TEST(supervisor_flooding_a_socket_does_not_block_the_server),
+        TEST(job_is_lost_if_the_run_folder_is_removed),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
         TEST(only_the_job_whose_working_folder_is_missing_fails),
         TEST(server_with_full_disk_refuses_new_jobs_and_keeps_old_ones),
         TEST(hundreds_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
-        TEST(unusable_lock_file_fails_only_its_own_job),
+        TEST(unusable_lock_file_fails_only_the_job_with_the_same_id),
         TEST(job_ends_later_if_memory_is_short_when_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

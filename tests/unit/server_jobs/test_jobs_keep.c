@@ -372,7 +372,7 @@ static void unwritable_job_file_is_reported_until_it_can_be_written(void **state
     kit_wait(is_completed_in_file, 1);
 }
 
-static void job_file_replaces_a_symlink_at_its_path(void **state)
+static void writing_the_job_file_replaces_a_symlink(void **state)
 {
     (void)state;
     keep_file("full.json");
@@ -431,7 +431,7 @@ int main(int argc, char **argv)
         TEST(job_file_is_updated_when_jobs_change),
         TEST(job_file_contains_each_of_many_jobs_exactly_once),
         TEST(unwritable_job_file_is_reported_until_it_can_be_written),
-        TEST(job_file_replaces_a_symlink_at_its_path),
+        TEST(writing_the_job_file_replaces_a_symlink),
         TEST(job_file_of_another_server_is_imported_once),
         /* This test must be the last, because it changes the mount namespace. */
         TEST(mount_that_cannot_be_removed_does_not_block_other_removals),

@@ -16,7 +16,7 @@ static uint64_t gib(unsigned n)
     return (uint64_t)n * GIB;
 }
 
-static void queue_starts_one_job_at_a_time_although_several_fit(void **state)
+static void plan_starts_one_job_at_a_time_even_if_several_fit(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 4};
@@ -63,7 +63,7 @@ static void free_memory_is_reserved_for_a_job_that_waits_for_memory(void **state
     assert_int_equal(v[2].why, PLAN_STARTS); /* A job with unknown memory may start. */
 }
 
-static void jobs_reserve_nothing_if_they_wait_for_others_or_never_start(void **state)
+static void job_that_waits_for_others_or_never_fits_reserves_nothing(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .memory_bytes = gib(32), .gpus = 1};
@@ -290,10 +290,10 @@ static void simulated_queue_respects_limits_and_starts_every_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queue_starts_one_job_at_a_time_although_several_fit),
+        cmocka_unit_test(plan_starts_one_job_at_a_time_even_if_several_fit),
         cmocka_unit_test(small_job_may_overtake_a_job_that_waits_for_a_gpu),
         cmocka_unit_test(free_memory_is_reserved_for_a_job_that_waits_for_memory),
-        cmocka_unit_test(jobs_reserve_nothing_if_they_wait_for_others_or_never_start),
+        cmocka_unit_test(job_that_waits_for_others_or_never_fits_reserves_nothing),
         cmocka_unit_test(no_job_starts_while_used_resources_exceed_the_limits),
         cmocka_unit_test(one_job_can_use_64_gpus),
         cmocka_unit_test(reason_for_waiting_contains_requested_and_free_resources),

@@ -119,7 +119,7 @@ static void task_waits_for_a_running_task_with_the_same_key(void **state)
     run_until(&freed, 22);
 }
 
-static void cancelled_task_is_freed_but_done_is_not_called(void **state)
+static void done_callback_is_not_called_for_a_cancelled_task(void **state)
 {
     (void)state;
     struct task *runs = start(true, 1), *waits = start(true, 1);
@@ -154,7 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(seven_blocked_tasks_do_not_delay_other_tasks),
         TEST(task_waits_for_a_running_task_with_the_same_key),
-        TEST(cancelled_task_is_freed_but_done_is_not_called),
+        TEST(done_callback_is_not_called_for_a_cancelled_task),
         TEST(freeing_a_worker_pool_does_not_wait_for_a_blocked_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

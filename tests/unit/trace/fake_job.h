@@ -1,5 +1,5 @@
-/* A simulated job that writes a recording. It keeps the items that a reader must return as lines of
- * text. */
+/* A simulated job that writes a recording. As the expected result of reading, the job keeps each
+ * item as a line of text. */
 #pragma once
 
 #include <stdbool.h>

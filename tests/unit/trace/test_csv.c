@@ -111,7 +111,7 @@ static void csv_value_column_is_the_first_column_with_a_known_name(void **state)
     assert_int_equal(r.row[0].value_bytes, 1);
 }
 
-static void csv_column_whose_name_has_the_same_case_is_preferred(void **state)
+static void csv_column_name_with_an_exact_case_match_is_preferred(void **state)
 {
     struct rows r;
 
@@ -210,7 +210,7 @@ static void invalid_time_or_step_or_epoch_in_a_csv_is_an_error(void **state)
     assert_refused("t,rss,epoch\n1,1,nan\n", NULL, "f.csv line 2: epoch \"nan\" is not a number");
 }
 
-static void csv_times_may_decrease_and_be_negative(void **state)
+static void decreasing_and_negative_csv_times_are_accepted(void **state)
 {
     struct rows r;
 
@@ -297,7 +297,7 @@ static void csv_file_may_have_no_rows_but_must_have_a_header(void **state)
                         "/dev/null is empty; the first line must contain the column names");
 }
 
-static void truncated_csv_line_is_skipped_only_at_the_end(void **state)
+static void truncated_csv_line_is_skipped_only_at_the_end_of_the_file(void **state)
 {
     struct rows r;
 
@@ -562,18 +562,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_rows_are_read_in_order),
         cmocka_unit_test(csv_value_column_is_the_first_column_with_a_known_name),
-        cmocka_unit_test(csv_column_whose_name_has_the_same_case_is_preferred),
+        cmocka_unit_test(csv_column_name_with_an_exact_case_match_is_preferred),
         cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_unit_option),
         cmocka_unit_test(invalid_csv_value_is_reported_with_its_line_number),
         cmocka_unit_test(error_for_a_huge_csv_value_suggests_checking_the_unit),
         cmocka_unit_test(invalid_time_or_step_or_epoch_in_a_csv_is_an_error),
-        cmocka_unit_test(csv_times_may_decrease_and_be_negative),
+        cmocka_unit_test(decreasing_and_negative_csv_times_are_accepted),
         cmocka_unit_test(csv_table_with_a_step_column_needs_no_time_column),
         cmocka_unit_test(error_for_a_missing_csv_column_lists_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
         cmocka_unit_test(csv_file_may_have_no_rows_but_must_have_a_header),
-        cmocka_unit_test(truncated_csv_line_is_skipped_only_at_the_end),
+        cmocka_unit_test(truncated_csv_line_is_skipped_only_at_the_end_of_the_file),
         cmocka_unit_test(malformed_csv_tables_are_refused_with_an_error),
         cmocka_unit_test(unreadable_csv_files_are_refused_with_an_error),
         cmocka_unit_test(csv_reader_stops_when_its_callback_returns_an_error),

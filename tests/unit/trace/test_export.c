@@ -130,7 +130,7 @@ static const char *export(struct fixture *f,
     "t,pid,start,role,name,rss_bytes,anon_bytes,file_bytes,shmem_bytes,swap_bytes,peak_bytes,"     \
     "unique_bytes,pss_bytes,gpu_bytes,huge_bytes,heap_bytes,stack_bytes,stale,step,epoch,phase\n"
 
-static void csv_export_row_contains_only_readings_of_its_tick(void **state)
+static void csv_export_row_contains_only_readings_of_one_tick(void **state)
 {
     struct fixture *f = *state;
     struct sample s = {0};
@@ -360,7 +360,7 @@ static void export_to_a_full_disk_or_closed_pipe_returns_an_error(void **state)
     }
 }
 
-static void truncated_recording_is_exported_up_to_its_end(void **state)
+static void truncated_recording_is_exported_up_to_the_truncation(void **state)
 {
     struct fixture *f = *state;
     char path[64];
@@ -395,7 +395,7 @@ static void truncated_recording_is_exported_up_to_its_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(csv_export_row_contains_only_readings_of_its_tick),
+        TEST(csv_export_row_contains_only_readings_of_one_tick),
         TEST(export_of_a_recording_without_samples_has_no_rows),
         TEST(csv_export_quotes_hostile_process_names),
         TEST(exported_csv_is_read_back_exactly),
@@ -403,7 +403,7 @@ int main(void)
         TEST(every_line_of_a_jsonl_export_is_one_object),
         TEST(marks_are_read_back_from_a_jsonl_export),
         TEST(export_to_a_full_disk_or_closed_pipe_returns_an_error),
-        TEST(truncated_recording_is_exported_up_to_its_end),
+        TEST(truncated_recording_is_exported_up_to_the_truncation),
     };
 
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);

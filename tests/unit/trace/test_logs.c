@@ -102,7 +102,7 @@ static void log_without_a_size_limit_is_one_file(void **state)
     close(dirfd);
 }
 
-static void log_with_a_size_limit_keeps_its_first_and_newest_pieces(void **state)
+static void log_with_a_size_limit_keeps_the_first_and_newest_pieces(void **state)
 {
     (void)state;
     const uint64_t sizes[] = {0, 1, PIECE, PIECE + 1, CAP - 1, CAP, CAP + 1, 10 * CAP + 123};
@@ -129,7 +129,7 @@ static void log_with_a_size_limit_keeps_its_first_and_newest_pieces(void **state
     }
 }
 
-static void offset_in_a_removed_log_piece_leads_to_the_next_piece(void **state)
+static void reading_in_a_removed_log_piece_continues_at_the_next_piece(void **state)
 {
     (void)state;
     uint64_t at = 0, first = 0;
@@ -228,8 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log_without_a_size_limit_is_one_file),
-        cmocka_unit_test(log_with_a_size_limit_keeps_its_first_and_newest_pieces),
-        cmocka_unit_test(offset_in_a_removed_log_piece_leads_to_the_next_piece),
+        cmocka_unit_test(log_with_a_size_limit_keeps_the_first_and_newest_pieces),
+        cmocka_unit_test(reading_in_a_removed_log_piece_continues_at_the_next_piece),
         cmocka_unit_test(foreign_files_in_the_run_folder_are_not_read_as_log_pieces),
         cmocka_unit_test(folder_with_too_many_log_pieces_is_refused),
         cmocka_unit_test(reported_log_size_on_disk_never_exceeds_the_file_sizes),

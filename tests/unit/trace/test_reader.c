@@ -162,7 +162,7 @@ static void changed_byte_in_a_recording_never_yields_wrong_values(void **state)
 }
 
 /* Each block begins with a list of live processes, from which lost events are reconstructed. */
-static void process_events_of_a_lost_block_come_with_the_next_block(void **state)
+static void process_events_of_a_lost_block_are_restored_from_the_next_one(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
@@ -331,7 +331,7 @@ static void path_that_is_not_a_regular_file_is_refused_as_recording(void **state
     assert_int_equal(trace_reader_open("/dev/zero", &r, &err), -EBADMSG);
 }
 
-static void opening_a_run_folder_opens_its_recording(void **state)
+static void opening_a_run_folder_opens_the_recording_inside(void **state)
 {
     (void)state;
     char path[256];
@@ -411,13 +411,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intact_blocks_of_a_truncated_recording_are_all_read),
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
-        cmocka_unit_test(process_events_of_a_lost_block_come_with_the_next_block),
+        cmocka_unit_test(process_events_of_a_lost_block_are_restored_from_the_next_one),
         cmocka_unit_test(crash_while_sealing_neither_loses_nor_repeats_records),
         cmocka_unit_test(part_stored_twice_in_a_recording_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
         cmocka_unit_test(error_for_a_foreign_file_describes_its_content),
         cmocka_unit_test(path_that_is_not_a_regular_file_is_refused_as_recording),
-        cmocka_unit_test(opening_a_run_folder_opens_its_recording),
+        cmocka_unit_test(opening_a_run_folder_opens_the_recording_inside),
         cmocka_unit_test(counts_exceeding_the_recording_size_are_refused),
         cmocka_unit_test(recording_full_of_forged_headers_is_scanned_in_linear_time),
     };

@@ -28,7 +28,7 @@ static void check_latest(const char *expected)
     assert_string_equal(target, expected);
 }
 
-static void run_folder_name_has_a_date_and_latest_link_points_to_it(void **state)
+static void new_run_folder_has_a_dated_name_and_is_linked_as_latest(void **state)
 {
     (void)state;
     struct rundir one, two;
@@ -305,7 +305,7 @@ static void run_folder_that_cannot_be_signed_after_creation_is_removed(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_folder_name_has_a_date_and_latest_link_points_to_it),
+        cmocka_unit_test(new_run_folder_has_a_dated_name_and_is_linked_as_latest),
         cmocka_unit_test(run_name_is_reduced_to_safe_characters),
         cmocka_unit_test(run_folder_given_by_path_does_not_change_the_latest_link),
         cmocka_unit_test(run_folder_whose_path_contains_a_file_is_refused),

@@ -135,7 +135,7 @@ static bool is_readable_soon(int fd)
 }
 
 /* A pipe simulates a slow disk: the write completes only after the pipe has been read. */
-static void sink_signals_when_its_queue_has_room_again(void **state)
+static void sink_signals_when_the_queue_has_room_again(void **state)
 {
     (void)state;
     struct sink *s;
@@ -159,7 +159,7 @@ static void sink_signals_when_its_queue_has_room_again(void **state)
     assert_int_equal(sink_close(s, LONG_NS), 0);
 }
 
-static void partly_written_data_are_removed_before_the_next_append(void **state)
+static void partly_written_data_is_removed_before_the_next_append(void **state)
 {
     (void)state;
     char path[256];
@@ -186,7 +186,7 @@ static void partly_written_data_are_removed_before_the_next_append(void **state)
     check_content(path, "good again");
 }
 
-static void old_file_tail_is_kept_if_its_replacement_fails(void **state)
+static void old_file_tail_is_kept_if_the_replacement_fails(void **state)
 {
     (void)state;
     char path[256];
@@ -255,9 +255,9 @@ int main(void)
         cmocka_unit_test(sink_replaces_the_file_tail_by_a_shorter_one),
         cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
         cmocka_unit_test(sink_signals_one_event_and_counts_losses_on_a_full_disk),
-        cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
-        cmocka_unit_test(partly_written_data_are_removed_before_the_next_append),
-        cmocka_unit_test(old_file_tail_is_kept_if_its_replacement_fails),
+        cmocka_unit_test(sink_signals_when_the_queue_has_room_again),
+        cmocka_unit_test(partly_written_data_is_removed_before_the_next_append),
+        cmocka_unit_test(old_file_tail_is_kept_if_the_replacement_fails),
         cmocka_unit_test(hanging_disk_does_not_block_closing_the_sink),
         cmocka_unit_test(closing_a_null_sink_does_nothing),
     };

@@ -399,7 +399,7 @@ static void every_mark_of_a_flood_is_recorded_or_counted_as_dropped(void **state
 }
 
 /* All writes fail, so the writer's queue and the open block fill up. */
-static void marks_but_no_samples_are_lost_while_the_disk_fails(void **state)
+static void failing_disk_causes_loss_of_marks_but_not_of_samples(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
@@ -540,7 +540,7 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
 }
 
 /* Together, the marks are much larger than the queue, but the disk works. */
-static void data_lost_to_a_full_queue_are_reported_on_a_working_disk(void **state)
+static void data_loss_from_a_full_queue_is_reported_on_a_working_disk(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
@@ -627,8 +627,8 @@ int main(void)
         cmocka_unit_test(temporarily_full_disk_causes_no_loss_of_data),
         cmocka_unit_test(recording_on_a_full_disk_counts_losses_and_stays_readable),
         cmocka_unit_test(every_mark_of_a_flood_is_recorded_or_counted_as_dropped),
-        cmocka_unit_test(marks_but_no_samples_are_lost_while_the_disk_fails),
-        cmocka_unit_test(data_lost_to_a_full_queue_are_reported_on_a_working_disk),
+        cmocka_unit_test(failing_disk_causes_loss_of_marks_but_not_of_samples),
+        cmocka_unit_test(data_loss_from_a_full_queue_is_reported_on_a_working_disk),
         cmocka_unit_test(step_marks_beyond_the_size_budget_are_dropped_and_counted),
         cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
         cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),

@@ -112,7 +112,7 @@ static void model_features_do_not_depend_on_the_unit_of_bytes(void **state)
     }
 }
 
-static void lasting_growth_is_probably_a_leak_and_a_full_cache_is_not(void **state)
+static void model_calls_lasting_growth_a_leak_but_not_a_full_cache(void **state)
 {
     struct model_evidence grows = everywhere(line), stands = everywhere(flat),
                           filled = everywhere(ramp);
@@ -234,7 +234,7 @@ static void out_of_memory_forecast_is_dropped_if_there_is_no_leak(void **state)
         assert_int_not_equal(r.evidence[i].code, VERDICT_SAID_PEAK_OOM);
 }
 
-static void leak_verdict_from_the_shape_stays_if_the_model_disagrees(void **state)
+static void leaking_verdict_of_a_job_that_ended_overrides_the_model(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -272,14 +272,14 @@ int main(void)
         cmocka_unit_test(linear_growth_is_forecast_to_continue),
         cmocka_unit_test(memory_is_forecast_to_be_constant_after_growth_stopped),
         cmocka_unit_test(model_features_do_not_depend_on_the_unit_of_bytes),
-        cmocka_unit_test(lasting_growth_is_probably_a_leak_and_a_full_cache_is_not),
+        cmocka_unit_test(model_calls_lasting_growth_a_leak_but_not_a_full_cache),
         cmocka_unit_test(more_evidence_of_growth_never_lowers_leak_probability),
         cmocka_unit_test(contributions_of_model_features_add_up_to_the_log_odds),
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
         cmocka_unit_test(model_probability_decides_an_undecided_verdict),
         cmocka_unit_test(out_of_memory_forecast_is_dropped_if_there_is_no_leak),
-        cmocka_unit_test(leak_verdict_from_the_shape_stays_if_the_model_disagrees),
+        cmocka_unit_test(leaking_verdict_of_a_job_that_ended_overrides_the_model),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

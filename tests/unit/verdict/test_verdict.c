@@ -119,7 +119,7 @@ static void readings_with_earlier_times_are_dropped_and_counted(void **state)
     assert_true(r.peak_bytes == 1000e6);
 }
 
-static void series_continues_after_the_clock_is_set_back_for_good(void **state)
+static void series_continues_after_the_clock_is_set_back_permanently(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -195,7 +195,7 @@ static void long_linear_growth_is_leaking_with_the_right_rate(void **state)
     assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
-static void early_growth_without_marks_is_open_and_says_until_when(void **state)
+static void early_growth_without_marks_is_undecided_with_decision_time(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
@@ -310,7 +310,7 @@ static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t
     }
 }
 
-static void filling_in_the_first_epoch_has_an_upper_bound_on_memory(void **state)
+static void filling_verdict_in_the_first_epoch_forecasts_maximum_memory(void **state)
 {
     struct verdict_limit small = {true, 4000 * MB, 0};
 
@@ -337,7 +337,7 @@ static void growth_before_the_end_of_the_first_epoch_is_not_a_leak(void **state)
     }
 }
 
-static void filling_verdict_at_the_epoch_end_has_a_decision_step(void **state)
+static void filling_verdict_just_after_the_epoch_has_a_decision_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -417,8 +417,9 @@ static void memory_that_stays_higher_after_each_evaluation_is_stepping(void **st
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-/* An evaluation follows every 25 steps of 1/8 s, with a sample every 0.2 s. Each evaluation takes a
- * second, and after its last sample allocates 30 MB that are never freed. */
+/* Steps take 1/8 s, and memory is sampled every 0.2 s. After every 25 steps, an evaluation takes
+ * one second. After the last sample within an evaluation, the evaluation allocates 30 MB that are
+ * never freed. */
 static void growth_after_the_last_sample_of_an_evaluation_is_stepping(void **state)
 {
     int64_t t = 0, sampled = 0;
@@ -654,7 +655,7 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
 
 /* The only process of the job grows at evaluations, but the sum over the tree also changes for
  * other reasons. */
-static void process_tree_has_the_verdict_of_its_leaking_process(void **state)
+static void tree_verdict_is_that_of_the_leaking_process(void **state)
 {
     const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
     struct verdict_result own = {.word = VERDICT_STEPPING, .leak = VERDICT_LEAK_YES};
@@ -708,7 +709,7 @@ static void evidence_text_about_one_sample_uses_the_singular(void **state)
         strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
-static void relative_rate_is_shown_only_if_memory_grew_in_the_epoch(void **state)
+static void rate_relative_to_the_epoch_is_shown_only_if_epoch_rate_known(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
@@ -729,13 +730,13 @@ int main(void)
         TEST(readings_of_zero_bytes_are_undecided_unless_zero_is_valid),
         TEST(readings_of_zero_bytes_at_exit_do_not_lower_the_baseline),
         TEST(readings_with_earlier_times_are_dropped_and_counted),
-        TEST(series_continues_after_the_clock_is_set_back_for_good),
+        TEST(series_continues_after_the_clock_is_set_back_permanently),
         TEST(gap_of_hours_does_not_change_the_growth_rate),
         TEST(verdict_of_extreme_values_and_times_has_finite_numbers),
         TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
         TEST(long_linear_growth_is_leaking_with_the_right_rate),
-        TEST(early_growth_without_marks_is_open_and_says_until_when),
+        TEST(early_growth_without_marks_is_undecided_with_decision_time),
         TEST(time_to_the_limit_is_shorter_if_memory_has_peaks),
         TEST(start_up_growth_that_flattens_is_plateaued),
         TEST(slow_growth_after_large_start_up_growth_may_be_a_leak),
@@ -743,9 +744,9 @@ int main(void)
         TEST(rise_back_to_an_earlier_level_is_not_a_leak),
         TEST(fast_growth_after_a_flat_phase_is_leaking_after_90_s),
         TEST(small_growth_after_a_flat_phase_is_undecided),
-        TEST(filling_in_the_first_epoch_has_an_upper_bound_on_memory),
+        TEST(filling_verdict_in_the_first_epoch_forecasts_maximum_memory),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
-        TEST(filling_verdict_at_the_epoch_end_has_a_decision_step),
+        TEST(filling_verdict_just_after_the_epoch_has_a_decision_step),
         TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
         TEST(evidence_names_the_evaluation_at_which_growth_ended),
         TEST(growth_that_continues_after_the_first_epoch_is_leaking),
@@ -762,11 +763,11 @@ int main(void)
         TEST(many_events_do_not_overflow_the_event_table),
         TEST(tree_verdict_names_the_growing_process),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
-        TEST(process_tree_has_the_verdict_of_its_leaking_process),
+        TEST(tree_verdict_is_that_of_the_leaking_process),
         TEST(verdict_of_an_empty_process_tree_is_undecided),
         TEST(large_growth_within_larger_noise_is_undecided),
         TEST(evidence_text_about_one_sample_uses_the_singular),
-        TEST(relative_rate_is_shown_only_if_memory_grew_in_the_epoch),
+        TEST(rate_relative_to_the_epoch_is_shown_only_if_epoch_rate_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

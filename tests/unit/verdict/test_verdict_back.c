@@ -63,14 +63,15 @@ static void rise_above_every_lasting_level_is_growth(void **state)
     assert_false(judge_returned_to_level(&early, 2.7e6));
 }
 
-/* Limits the baseline to MB, as if the rise since the last trough were not confirmed yet. */
+/* Limits the baseline to at most MB megabytes, as if the rise since the last trough were not
+ * confirmed yet. */
 static void hold_at(struct view *w, double mb)
 {
     for (size_t i = 0; i < w->n; i++)
         w->low[i] = fmin(w->low[i], mb * 1e6);
 }
 
-static void garbage_released_to_the_same_baseline_is_not_growth(void **state)
+static void memory_that_falls_back_to_the_same_baseline_is_not_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 367, 367, 382, 382, 367, 378, 389, 400);
 
@@ -116,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(memory_that_returns_to_an_earlier_level_is_not_growth),
         TEST(rise_above_every_lasting_level_is_growth),
-        TEST(garbage_released_to_the_same_baseline_is_not_growth),
+        TEST(memory_that_falls_back_to_the_same_baseline_is_not_growth),
         TEST(rising_baseline_is_growth_despite_garbage_collection),
         TEST(linear_growth_past_the_epoch_is_a_leak_after_three_readings),
         TEST(growth_that_ends_with_the_first_epoch_is_not_a_leak),

@@ -274,7 +274,7 @@ static void leak_with_jumps_unrelated_to_events_is_not_stepping(void **state)
 }
 
 /* Applies verdict_name_leak to a leak that was found in another series. */
-static void leak_is_named_stepping_if_its_memory_jumps_at_events(void **state)
+static void leak_is_called_stepping_if_memory_jumps_at_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -337,7 +337,7 @@ int main(void)
         TEST(ended_job_with_growth_at_three_epoch_ends_is_stepping),
         TEST(leak_with_uneven_jumps_at_events_is_stepping),
         TEST(leak_with_jumps_unrelated_to_events_is_not_stepping),
-        TEST(leak_is_named_stepping_if_its_memory_jumps_at_events),
+        TEST(leak_is_called_stepping_if_memory_jumps_at_events),
         TEST(growth_that_ends_within_20_steps_is_plateaued),
         TEST(single_jump_in_the_first_steps_is_stable),
     };

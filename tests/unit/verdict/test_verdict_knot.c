@@ -49,7 +49,7 @@ static uint64_t a_curve_that_bends(uint64_t step)
     return 800 * MB + 60 * MB * step / (step + PASS) + jitter(step) / 4;
 }
 
-/* Growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to growth since
+/* Growth since the end of the epoch is only 7 MB. The threshold of 20 MB applies to growth since
  * the start. */
 static void small_growth_after_epoch_is_leaking_if_all_growth_is_linear(void **state)
 {

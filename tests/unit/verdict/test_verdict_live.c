@@ -1,5 +1,5 @@
-/* Tests that the live heap of a process revises the verdict on resident memory that is undecided or
- * level. */
+/* Tests verdicts on resident memory that are revised because of the live heap: undecided verdicts,
+ * and verdicts on constant memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -125,7 +125,7 @@ static void leak_of_a_job_without_epochs_has_low_confidence(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void job_that_ends_in_its_first_epoch_keeps_the_verdict_filling(void **state)
+static void job_that_ends_in_the_first_epoch_keeps_the_verdict_filling(void **state)
 {
     struct verdict_mark m = {.kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 300};
 
@@ -194,7 +194,7 @@ static void growth_that_accelerates_to_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void readings_after_the_end_of_work_are_treated_as_the_exit(void **state)
+static void growth_up_to_the_end_of_work_is_a_leak_despite_a_flat_exit(void **state)
 {
     (void)state;
     feed_startup();
@@ -239,13 +239,13 @@ int main(void)
         cmocka_unit_test_setup(growth_in_regular_jumps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(growth_in_random_jumps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(leak_of_a_job_without_epochs_has_low_confidence, fresh),
-        cmocka_unit_test_setup(job_that_ends_in_its_first_epoch_keeps_the_verdict_filling, fresh),
+        cmocka_unit_test_setup(job_that_ends_in_the_first_epoch_keeps_the_verdict_filling, fresh),
         cmocka_unit_test_setup(growth_that_flattens_towards_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(growth_that_stopped_before_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(leak_that_follows_a_slower_start_up_is_found, fresh),
         cmocka_unit_test_setup(growth_after_a_flat_phase_is_a_leak_only_if_it_lasts_long, fresh),
         cmocka_unit_test_setup(growth_that_accelerates_to_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(readings_after_the_end_of_work_are_treated_as_the_exit, fresh),
+        cmocka_unit_test_setup(growth_up_to_the_end_of_work_is_a_leak_despite_a_flat_exit, fresh),
         cmocka_unit_test_setup(little_or_short_growth_up_to_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(growth_up_to_a_slow_exit_at_the_job_end_is_a_leak, fresh),
     };

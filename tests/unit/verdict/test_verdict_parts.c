@@ -274,7 +274,7 @@ static void number_of_readings_held_back_is_limited(void **state)
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void at_most_half_of_a_short_series_is_dropped_as_the_exit(void **state)
+static void exit_takes_at_most_half_of_a_short_series(void **state)
 {
     int64_t t = 0;
 
@@ -317,9 +317,9 @@ static void final_memory_drop_is_excluded_but_earlier_drops_are_kept(void **stat
     assert_int_equal(series.samples, 50);
 }
 
-/* Memory rises until the process begins to exit, which takes 7 s. During the exit, memory is mostly
- * constant. It is higher than ten seconds earlier, when it was still rising. */
-static void slow_exit_in_a_table_is_dropped_despite_lower_memory_before(void **state)
+/* Memory rises until the process begins to exit. The exit takes 7 s. Memory is mostly constant
+ * during the exit, and higher than it was ten seconds earlier. */
+static void slow_exit_is_dropped_from_a_table_but_not_from_a_live_series(void **state)
 {
     int64_t t = 0;
 
@@ -331,8 +331,8 @@ static void slow_exit_in_a_table_is_dropped_despite_lower_memory_before(void **s
         hold(&t, 33, 200, 3700);
         hold(&t, 2, 200, 3600);
         tail_end(&tail, &series);
-        /* A live series holds back a shorter time. Memory falls so little in this time that the
-         * exit is not recognized, and its readings stay in the series. */
+        /* A live series holds back fewer seconds of readings. Memory falls too little in these
+         * seconds for the exit to be recognized, so the readings of the exit stay in the series. */
         assert_int_equal(series.samples, is_table ? 300 : 335);
     }
 }
@@ -366,10 +366,10 @@ int main(void)
         cmocka_unit_test(time_to_the_limit_is_infinite_without_growth),
         cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
         cmocka_unit_test_setup(number_of_readings_held_back_is_limited, fresh_tail),
-        cmocka_unit_test_setup(at_most_half_of_a_short_series_is_dropped_as_the_exit, fresh_tail),
+        cmocka_unit_test_setup(exit_takes_at_most_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
                                fresh_tail),
-        cmocka_unit_test_setup(slow_exit_in_a_table_is_dropped_despite_lower_memory_before,
+        cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_but_not_from_a_live_series,
                                fresh_tail),
         cmocka_unit_test_setup(memory_dip_before_a_recovery_is_not_dropped, fresh_tail),
     };

@@ -77,7 +77,7 @@ static void linear_growth_that_is_slower_after_the_epoch_is_a_leak(void **state)
     }
 }
 
-/* One curve continues through the epoch end and slows down all the time. */
+/* Growth slows down continuously, with no change at the end of the epoch. */
 static void start_up_growth_longer_than_the_first_epoch_is_not_a_leak(void **state)
 {
     for (uint64_t last = PASS + 12; last <= STEPS; last += 12) {
@@ -158,7 +158,7 @@ static void pause_between_regular_jumps_is_not_the_end_of_growth(void **state)
     }
 }
 
-static void end_of_growth_is_found_soon_after_the_first_epoch(void **state)
+static void growth_that_ended_is_plateaued_8_steps_after_the_first_epoch(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS + 8; s++)
@@ -181,7 +181,7 @@ int main(void)
         TEST(growth_that_ends_soon_after_the_first_epoch_is_not_a_leak),
         TEST(linear_growth_soon_after_the_first_epoch_may_be_a_leak),
         TEST(pause_between_regular_jumps_is_not_the_end_of_growth),
-        TEST(end_of_growth_is_found_soon_after_the_first_epoch),
+        TEST(growth_that_ended_is_plateaued_8_steps_after_the_first_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

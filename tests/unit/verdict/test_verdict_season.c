@@ -103,7 +103,7 @@ static void sawtooth_on_a_rising_baseline_is_leaking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void sawtooth_of_a_running_job_is_a_leak_after_four_rising_pairs(void **state)
+static void rising_sawtooth_of_a_running_job_is_a_leak_after_five_epochs(void **state)
 {
     (void)state;
     run(3 * PASS + PASS / 2, true, rising_teeth);
@@ -134,7 +134,7 @@ static void sawtooth_on_a_level_baseline_is_spiking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void sawtooth_whose_baseline_stops_rising_is_not_a_leak(void **state)
+static void sawtooth_is_not_a_leak_if_the_baseline_stops_rising(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 9 * PASS; steps += 7) {
@@ -147,7 +147,7 @@ static void sawtooth_whose_baseline_stops_rising_is_not_a_leak(void **state)
     }
 }
 
-static void epochs_are_compared_only_if_their_memory_repeats(void **state)
+static void epochs_are_compared_only_if_memory_repeats_with_each_epoch(void **state)
 {
     struct season s;
 
@@ -202,10 +202,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(sawtooth_on_a_rising_baseline_is_leaking, fresh),
-        cmocka_unit_test_setup(sawtooth_of_a_running_job_is_a_leak_after_four_rising_pairs, fresh),
+        cmocka_unit_test_setup(rising_sawtooth_of_a_running_job_is_a_leak_after_five_epochs, fresh),
         cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
-        cmocka_unit_test_setup(sawtooth_whose_baseline_stops_rising_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(epochs_are_compared_only_if_their_memory_repeats, fresh),
+        cmocka_unit_test_setup(sawtooth_is_not_a_leak_if_the_baseline_stops_rising, fresh),
+        cmocka_unit_test_setup(epochs_are_compared_only_if_memory_repeats_with_each_epoch, fresh),
         cmocka_unit_test_setup(evidence_text_distinguishes_rising_from_equal_epochs, fresh),
         cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_and_not_plateaued, fresh),
         cmocka_unit_test_setup(lasting_rise_among_spikes_is_judged_plateaued, fresh),

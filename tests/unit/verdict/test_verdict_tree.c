@@ -54,7 +54,7 @@ static struct verdict_member member(const struct verdict_result *r, double uniqu
                                    .alive = true};
 }
 
-static void replaced_worker_does_not_change_the_tree_verdict(void **state)
+static void replaced_worker_does_not_change_the_verdict_on_the_tree(void **state)
 {
     const struct verdict_result passing = leaking(MB);
     const struct verdict_result staying = {.word = VERDICT_STABLE,
@@ -82,7 +82,7 @@ static void replaced_worker_does_not_change_the_tree_verdict(void **state)
 
 /* The memory of a process is level. The verdicts on its workers are undecided, and each worker
  * grows by 30 MB. */
-static void undecided_processes_are_judged_by_their_total_growth(void **state)
+static void undecided_processes_are_judged_by_total_growth(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
                                             .confidence = 0.8,
@@ -124,7 +124,7 @@ static void job_leaks_if_the_tree_leaks_but_no_remaining_process_does(void **sta
     assert_false(tree.has_grower);
 }
 
-static void job_growth_rate_is_the_sum_over_its_leaking_processes(void **state)
+static void job_growth_rate_is_the_sum_over_all_leaking_processes(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     struct verdict_member members[2] = {member(&first, 120 * MB), member(&second, 120 * MB)};
@@ -200,10 +200,10 @@ static void new_memory_in_workers_that_share_pages_is_called_a_leak(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced_worker_does_not_change_the_tree_verdict),
-        cmocka_unit_test(undecided_processes_are_judged_by_their_total_growth),
+        cmocka_unit_test(replaced_worker_does_not_change_the_verdict_on_the_tree),
+        cmocka_unit_test(undecided_processes_are_judged_by_total_growth),
         cmocka_unit_test(job_leaks_if_the_tree_leaks_but_no_remaining_process_does),
-        cmocka_unit_test(job_growth_rate_is_the_sum_over_its_leaking_processes),
+        cmocka_unit_test(job_growth_rate_is_the_sum_over_all_leaking_processes),
         cmocka_unit_test(growth_rate_of_possibly_shared_memory_is_counted_once),
         cmocka_unit_test(shared_pages_that_become_private_are_not_called_a_leak),
         cmocka_unit_test(new_memory_in_workers_that_share_pages_is_called_a_leak),
