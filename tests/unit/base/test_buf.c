@@ -78,7 +78,7 @@ static void buffer_that_failed_to_grow_stays_failed_until_cleared(void **state)
     buf_fini(&b);
 }
 
-static void reserving_an_overflowing_size_in_a_buffer_fails(void **state)
+static void buffer_reservation_fails_if_the_size_overflows(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
         cmocka_unit_test(formatting_a_long_text_grows_the_buffer),
         cmocka_unit_test(buffer_that_failed_to_grow_stays_failed_until_cleared),
-        cmocka_unit_test(reserving_an_overflowing_size_in_a_buffer_fails),
+        cmocka_unit_test(buffer_reservation_fails_if_the_size_overflows),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),
         cmocka_unit_test(fixed_size_integers_are_little_endian),

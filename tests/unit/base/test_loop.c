@@ -122,7 +122,7 @@ static void loop_iteration_without_events_succeeds(void **state)
     loop_remove(NULL);
 }
 
-static void readable_fd_is_delivered_until_it_is_removed(void **state)
+static void readable_event_is_delivered_until_the_fd_is_removed(void **state)
 {
     (void)state;
     int p[2];
@@ -236,7 +236,7 @@ static void loop_callback_may_remove_all_sources_including_its_own(void **state)
     two_close(&t);
 }
 
-static void source_removed_in_nested_iteration_is_freed_by_the_outer_one(void **state)
+static void nested_iteration_does_not_free_sources_still_in_use(void **state)
 {
     (void)state;
     struct two t;
@@ -262,7 +262,7 @@ static void stop_asking(void *user, int fd, uint32_t events)
     assert_int_equal(loop_change_fd(t->source_b, 0), 0);
 }
 
-static void pending_event_is_dropped_if_callback_unsubscribed_from_it(void **state)
+static void pending_event_is_dropped_if_no_longer_subscribed(void **state)
 {
     (void)state;
     struct two t;
@@ -370,7 +370,7 @@ static void signal_is_delivered_with_its_sender(void **state)
     assert_int_equal(s.value, 42);
 }
 
-static void each_signal_reaches_only_its_own_source(void **state)
+static void signal_source_receives_no_other_signals(void **state)
 {
     (void)state;
     struct seen one = {0}, two = {0};
@@ -488,20 +488,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_LOOP(loop_iteration_without_events_succeeds),
-        WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
+        WITH_LOOP(readable_event_is_delivered_until_the_fd_is_removed),
         WITH_LOOP(hangup_event_is_delivered_even_if_not_requested),
         WITH_LOOP(adding_an_fd_that_epoll_refuses_returns_the_error),
         WITH_LOOP(pending_event_of_a_removed_source_is_not_delivered),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
-        WITH_LOOP(source_removed_in_nested_iteration_is_freed_by_the_outer_one),
-        WITH_LOOP(pending_event_is_dropped_if_callback_unsubscribed_from_it),
+        WITH_LOOP(nested_iteration_does_not_free_sources_still_in_use),
+        WITH_LOOP(pending_event_is_dropped_if_no_longer_subscribed),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_with_a_time_in_the_past_fires_at_once),
         WITH_LOOP(missed_timer_periods_cause_a_single_callback),
         WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
         WITH_LOOP(expired_timer_does_not_fire_after_removal),
         WITH_LOOP(signal_is_delivered_with_its_sender),
-        WITH_LOOP(each_signal_reaches_only_its_own_source),
+        WITH_LOOP(signal_source_receives_no_other_signals),
         WITH_LOOP(freeing_the_event_loop_restores_the_signal_mask),
         WITH_LOOP(event_loop_refuses_a_signal_that_cannot_be_caught),
         WITH_LOOP(child_exit_wakes_the_event_loop),

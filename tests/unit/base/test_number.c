@@ -49,7 +49,7 @@ static void i64_parser_refuses_anything_but_whole_numbers(void **state)
     assert_int_equal(v, 77);
 }
 
-static void parser_of_doubles_agrees_with_strtod(void **state)
+static void double_parser_agrees_with_strtod(void **state)
 {
     static const char *const good[] = {
         "0",
@@ -85,7 +85,7 @@ static void parser_of_doubles_agrees_with_strtod(void **state)
     }
 }
 
-static void parser_of_doubles_refuses_anything_but_decimals(void **state)
+static void double_parser_accepts_only_decimal_numbers(void **state)
 {
     static const char *const bad[] = {"",    "-",   ".",   "-.", "e5", "1e",    "1e+",   "nan",
                                       "inf", "0x1", "1,5", "1 ", " 1", "1.5.2", "1e5.5", "1_000"};
@@ -98,7 +98,7 @@ static void parser_of_doubles_refuses_anything_but_decimals(void **state)
     assert_true(v == 7);
 }
 
-static void parser_of_doubles_agrees_with_strtod_on_random_decimals(void **state)
+static void double_parser_agrees_with_strtod_on_random_decimals(void **state)
 {
     unsigned long long seed = 88172645463325252ull;
     double v, want;
@@ -116,7 +116,7 @@ static void parser_of_doubles_agrees_with_strtod_on_random_decimals(void **state
     }
 }
 
-static void double_out_of_range_is_clamped_to_the_integer_range(void **state)
+static void double_to_integer_conversion_clamps_values_out_of_range(void **state)
 {
     (void)state;
     const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
@@ -137,10 +137,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(i64_parser_accepts_exactly_the_64_bit_range),
         cmocka_unit_test(i64_parser_refuses_anything_but_whole_numbers),
-        cmocka_unit_test(parser_of_doubles_agrees_with_strtod),
-        cmocka_unit_test(parser_of_doubles_refuses_anything_but_decimals),
-        cmocka_unit_test(double_out_of_range_is_clamped_to_the_integer_range),
-        cmocka_unit_test(parser_of_doubles_agrees_with_strtod_on_random_decimals),
+        cmocka_unit_test(double_parser_agrees_with_strtod),
+        cmocka_unit_test(double_parser_accepts_only_decimal_numbers),
+        cmocka_unit_test(double_to_integer_conversion_clamps_values_out_of_range),
+        cmocka_unit_test(double_parser_agrees_with_strtod_on_random_decimals),
     };
 
     return cmocka_run_group_tests_name("number", tests, NULL, NULL);

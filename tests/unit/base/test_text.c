@@ -148,7 +148,7 @@ static void escape_sequence_is_never_split_at_the_column_width(void **state)
     fitted_is(60, 4, "\x01\x02", "…");
 }
 
-static void combining_mark_takes_no_column(void **state)
+static void combining_mark_adds_no_column_to_the_text_width(void **state)
 {
     (void)state;
     fitted_is(60, 3,
@@ -158,7 +158,7 @@ static void combining_mark_takes_no_column(void **state)
               "bc");
 }
 
-static void wide_character_takes_two_columns(void **state)
+static void wide_character_adds_two_columns_to_the_text_width(void **state)
 {
     (void)state;
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -245,7 +245,7 @@ static void time_is(uint64_t ns, const char *want)
     assert_string_equal(text_duration(out, ns), want);
 }
 
-static void formatted_duration_uses_natural_units(void **state)
+static void formatted_duration_has_at_most_two_units(void **state)
 {
     (void)state;
     time_is(0, "0 s");
@@ -312,15 +312,15 @@ int main(void)
         cmocka_unit_test(text_wider_than_the_column_ends_in_an_ellipsis),
         cmocka_unit_test(text_fitted_to_a_column_is_truncated_to_the_buffer_size),
         cmocka_unit_test(escape_sequence_is_never_split_at_the_column_width),
-        cmocka_unit_test(combining_mark_takes_no_column),
-        cmocka_unit_test(wide_character_takes_two_columns),
+        cmocka_unit_test(combining_mark_adds_no_column_to_the_text_width),
+        cmocka_unit_test(wide_character_adds_two_columns_to_the_text_width),
         cmocka_unit_test(formatted_command_quotes_empty_and_multi_word_arguments),
         cmocka_unit_test(formatted_command_escapes_quotes_in_arguments),
         cmocka_unit_test(formatted_size_has_three_digits_and_a_binary_unit),
         cmocka_unit_test(approximate_numbers_have_two_significant_digits),
         cmocka_unit_test(formatted_size_that_rounds_up_uses_the_next_unit),
         cmocka_unit_test(signed_size_is_formatted_with_its_sign),
-        cmocka_unit_test(formatted_duration_uses_natural_units),
+        cmocka_unit_test(formatted_duration_has_at_most_two_units),
         cmocka_unit_test(formatted_duration_that_rounds_up_uses_the_next_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

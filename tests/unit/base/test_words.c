@@ -39,7 +39,7 @@ static void words_are_refused(const char *s)
     assert_non_null(strstr(err.text, s));
 }
 
-static void words_are_split_at_any_number_of_blanks(void **state)
+static void text_is_split_into_words_at_any_number_of_blanks(void **state)
 {
     (void)state;
     words_are("", "");
@@ -129,7 +129,7 @@ static void signal_without_a_name_is_shown_as_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_split_at_any_number_of_blanks),
+        cmocka_unit_test(text_is_split_into_words_at_any_number_of_blanks),
         cmocka_unit_test(quotes_and_backslashes_keep_blanks_within_a_word),
         cmocka_unit_test(unclosed_quote_in_a_word_list_is_an_error),
         cmocka_unit_test(signal_can_be_given_by_name_or_number),

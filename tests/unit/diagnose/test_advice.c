@@ -29,7 +29,7 @@ static void advice_contains_the_memory_measured_in_the_run(void **state)
     assert_string_equal(a->effect, "saves 400 MiB");
 }
 
-static void advice_is_to_limit_containers_of_the_program_not_of_a_library(void **state)
+static void advice_to_limit_a_container_is_given_only_for_user_code(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -50,7 +50,7 @@ static void advice_is_to_limit_containers_of_the_program_not_of_a_library(void *
     assert_null(strstr(a->what, "Registry.series"));
 }
 
-static void call_site_is_not_advised_separately_for_a_full_cache(void **state)
+static void advice_on_a_full_cache_is_not_repeated_for_the_call_site(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -61,7 +61,7 @@ static void call_site_is_not_advised_separately_for_a_full_cache(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void advice_says_not_a_leak_only_after_growth_has_stopped(void **state)
+static void advice_rules_out_a_leak_only_after_growth_has_stopped(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -100,7 +100,7 @@ static void restart_is_advised_if_limit_and_step_count_are_known(void **state)
     assert_true(is_there);
 }
 
-static void removal_of_cleanup_calls_is_advised_if_little_was_freed(void **state)
+static void removal_of_cleanup_calls_is_advised_if_they_free_little(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -206,12 +206,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_memory_measured_in_the_run),
-        T(advice_is_to_limit_containers_of_the_program_not_of_a_library),
-        T(call_site_is_not_advised_separately_for_a_full_cache),
-        T(advice_says_not_a_leak_only_after_growth_has_stopped),
+        T(advice_to_limit_a_container_is_given_only_for_user_code),
+        T(advice_on_a_full_cache_is_not_repeated_for_the_call_site),
+        T(advice_rules_out_a_leak_only_after_growth_has_stopped),
         T(advice_for_a_filling_buffer_gives_the_size_of_the_block),
         T(restart_is_advised_if_limit_and_step_count_are_known),
-        T(removal_of_cleanup_calls_is_advised_if_little_was_freed),
+        T(removal_of_cleanup_calls_is_advised_if_they_free_little),
         T(advice_for_unexplained_growth_is_to_use_ebb_run),
         T(heap_profiler_is_not_advised_if_the_profiler_already_ran),
         T(heap_profiler_is_not_advised_if_it_cannot_run),

@@ -131,7 +131,7 @@ static void call_site_with_the_most_growth_is_named_if_none_leaks(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void growth_that_ended_is_attributed_to_the_site_that_grew(void **state)
+static void growth_that_ended_is_attributed_to_the_call_site_that_grew(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -304,7 +304,7 @@ static void retention_shown_only_by_allocator_count_is_rated_possible(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_rules_out_call_sites_only_without_growing_workers(void **state)
+static void flat_heap_rules_out_call_sites_only_if_no_worker_grows(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -364,7 +364,7 @@ int main(void)
         T(kept_graph_hypothesis_requires_a_census_or_a_profile),
         T(leaking_call_site_is_named_with_its_line),
         T(call_site_with_the_most_growth_is_named_if_none_leaks),
-        T(growth_that_ended_is_attributed_to_the_site_that_grew),
+        T(growth_that_ended_is_attributed_to_the_call_site_that_grew),
         T(kept_graph_is_diagnosed_if_graph_of_a_variable_grows),
         T(batch_that_is_live_only_at_the_end_is_an_unlikely_leak_cause),
         T(call_site_that_stopped_growing_is_an_unlikely_leak_cause),
@@ -378,7 +378,7 @@ int main(void)
         T(retention_is_diagnosed_even_if_last_reading_has_a_live_batch),
         T(retention_is_not_diagnosed_if_small_live_objects_grow),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
-        T(flat_heap_rules_out_call_sites_only_without_growing_workers),
+        T(flat_heap_rules_out_call_sites_only_if_no_worker_grows),
         T(retention_is_unlikely_if_heap_was_already_free_at_the_start),
         T(constant_free_memory_in_the_allocator_contradicts_retention),
     };

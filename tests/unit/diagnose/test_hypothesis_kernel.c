@@ -99,7 +99,7 @@ static void swap_is_ruled_out_if_no_memory_was_swapped_out(void **state)
     expect(HYPOTHESIS_SWAP, NEARLY_CERTAIN);
 }
 
-static void huge_pages_are_ruled_out_without_a_count_only_if_disabled(void **state)
+static void uncounted_huge_pages_are_ruled_out_only_if_disabled_in_kernel(void **state)
 {
     (void)state;
     memory_leaks();
@@ -134,7 +134,7 @@ static void constant_huge_pages_are_ruled_out_as_the_cause_of_growth(void **stat
     expect(HYPOTHESIS_THP, RULED_OUT);
 }
 
-static void gpu_growth_is_diagnosed_if_host_memory_is_flat(void **state)
+static void gpu_growth_is_diagnosed_if_gpu_grows_and_host_is_flat(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -161,7 +161,7 @@ static void gpu_growth_with_a_stable_verdict_is_ruled_out(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void gpu_growth_that_ended_is_diagnosed_only_above_a_tenth(void **state)
+static void gpu_growth_that_ended_is_diagnosed_only_above_10_percent(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_PLATEAUED, MIB(700), MIB(908));
@@ -188,7 +188,7 @@ static void reserve_gpu(double from, double to, double most)
     s.f.gpu_heap.most_allocated_bytes = most;
 }
 
-static void growth_of_unused_reserved_gpu_memory_means_fragmentation(void **state)
+static void gpu_fragmentation_is_diagnosed_if_unused_reserve_grows(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -277,14 +277,14 @@ int main(void)
         T(pinned_memory_hypothesis_requires_reports_from_torch),
         T(pinned_shared_memory_is_diagnosed_as_pinned_memory),
         T(swap_is_ruled_out_if_no_memory_was_swapped_out),
-        T(huge_pages_are_ruled_out_without_a_count_only_if_disabled),
+        T(uncounted_huge_pages_are_ruled_out_only_if_disabled_in_kernel),
         T(retention_is_not_diagnosed_if_growth_is_in_huge_pages),
         T(constant_huge_pages_are_ruled_out_as_the_cause_of_growth),
-        T(gpu_growth_is_diagnosed_if_host_memory_is_flat),
+        T(gpu_growth_is_diagnosed_if_gpu_grows_and_host_is_flat),
         T(gpu_growth_with_a_stable_verdict_is_ruled_out),
-        T(gpu_growth_that_ended_is_diagnosed_only_above_a_tenth),
+        T(gpu_growth_that_ended_is_diagnosed_only_above_10_percent),
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
-        T(growth_of_unused_reserved_gpu_memory_means_fragmentation),
+        T(gpu_fragmentation_is_diagnosed_if_unused_reserve_grows),
         T(gpu_fragmentation_is_ruled_out_if_reserved_memory_was_in_use),
         T(gpu_fragmentation_is_not_diagnosed_if_gpu_memory_leaks),
         T(constant_gpu_memory_of_a_leaking_job_rules_out_gpu_growth),

@@ -70,7 +70,7 @@ static void process_pile_up_is_diagnosed_if_process_count_grows(void **state)
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
-static void causes_with_limited_growth_are_ruled_out_for_a_leak(void **state)
+static void causes_of_growth_that_ends_are_ruled_out_for_a_leak(void **state)
 {
     (void)state;
     memory_leaks();
@@ -96,7 +96,7 @@ static void copy_on_write_is_diagnosed_if_only_unique_memory_grows(void **state)
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
-static void no_growth_is_diagnosed_first_even_if_copy_on_write_is_certain(void **state)
+static void flat_memory_comes_first_even_if_copy_on_write_is_certain(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -124,7 +124,7 @@ static void copy_on_write_is_unlikely_if_a_worker_leaks(void **state)
 }
 
 /* A new worker writes to its stack, its heap and its first batch. */
-static void small_unshared_growth_after_a_fork_is_not_copy_on_write(void **state)
+static void copy_on_write_is_not_diagnosed_for_small_unshared_growth(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -150,7 +150,7 @@ static void copy_on_write_is_ruled_out_if_workers_never_shared_pages(void **stat
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void growing_call_sites_in_the_compiler_mean_recompilation(void **state)
+static void recompilation_is_diagnosed_if_call_sites_in_compiler_grow(void **state)
 {
     (void)state;
     memory_leaks();
@@ -161,7 +161,7 @@ static void growing_call_sites_in_the_compiler_mean_recompilation(void **state)
     expect_first(HYPOTHESIS_COMPILE);
 }
 
-static void growing_call_site_in_compiled_code_is_not_recompilation(void **state)
+static void recompilation_is_not_diagnosed_for_growth_in_compiled_code(void **state)
 {
     (void)state;
     memory_leaks();
@@ -169,7 +169,7 @@ static void growing_call_site_in_compiled_code_is_not_recompilation(void **state
     expect(HYPOTHESIS_COMPILE, RULED_OUT);
 }
 
-static void import_of_the_compiler_is_not_recompilation(void **state)
+static void recompilation_is_not_diagnosed_for_import_of_the_compiler(void **state)
 {
     (void)state;
     memory_leaks();
@@ -199,15 +199,15 @@ int main(void)
         T(compile_workers_of_constant_size_are_diagnosed_as_overhead),
         T(worker_hypotheses_are_ruled_out_if_job_has_no_workers),
         T(process_pile_up_is_diagnosed_if_process_count_grows),
-        T(causes_with_limited_growth_are_ruled_out_for_a_leak),
+        T(causes_of_growth_that_ends_are_ruled_out_for_a_leak),
         T(copy_on_write_is_diagnosed_if_only_unique_memory_grows),
-        T(no_growth_is_diagnosed_first_even_if_copy_on_write_is_certain),
+        T(flat_memory_comes_first_even_if_copy_on_write_is_certain),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
-        T(small_unshared_growth_after_a_fork_is_not_copy_on_write),
+        T(copy_on_write_is_not_diagnosed_for_small_unshared_growth),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
-        T(growing_call_sites_in_the_compiler_mean_recompilation),
-        T(growing_call_site_in_compiled_code_is_not_recompilation),
-        T(import_of_the_compiler_is_not_recompilation),
+        T(recompilation_is_diagnosed_if_call_sites_in_compiler_grow),
+        T(recompilation_is_not_diagnosed_for_growth_in_compiled_code),
+        T(recompilation_is_not_diagnosed_for_import_of_the_compiler),
         T(recompilation_is_ruled_out_if_no_compiler_was_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static void single_jump_at_one_call_site_is_diagnosed_as_data_load(void **state)
 }
 
 /* A late import or the loading of a data set can take several steps. */
-static void growth_within_one_long_step_is_a_jump(void **state)
+static void growth_within_one_long_step_counts_as_a_jump(void **state)
 {
     (void)state;
     size_t n = 0;
@@ -84,7 +84,7 @@ static void growth_within_one_long_step_is_a_jump(void **state)
     expect(HYPOTHESIS_DATA_LOAD, NEARLY_CERTAIN);
 }
 
-static void growth_over_many_steps_is_not_a_jump(void **state)
+static void growth_over_many_steps_does_not_count_as_a_jump(void **state)
 {
     (void)state;
     growth_stops_after(8);
@@ -110,7 +110,7 @@ static void jump_of_free_heap_memory_is_not_diagnosed_as_data_load(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
-static void temporary_spike_is_not_a_lasting_jump(void **state)
+static void temporary_spike_does_not_count_as_a_lasting_jump(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -126,7 +126,7 @@ static void data_load_hypothesis_requires_marks(void **state)
     expect_absent(HYPOTHESIS_DATA_LOAD, "no marks");
 }
 
-static void growth_that_ends_with_the_first_epoch_is_called_a_cache(void **state)
+static void growth_that_ends_with_first_epoch_is_diagnosed_as_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -155,7 +155,7 @@ static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 }
 
 /* If the free memory of the heap grows, the cause is fragmentation or an earlier, longer batch. */
-static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
+static void cache_is_not_diagnosed_if_free_memory_grows_in_first_epoch(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -167,7 +167,7 @@ static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state
                              "allocations are freed"));
 }
 
-static void growth_of_mostly_free_heap_memory_is_not_called_a_cache(void **state)
+static void cache_is_not_diagnosed_if_much_of_the_growth_is_free_memory(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -352,7 +352,7 @@ static void growth_between_evaluations_is_not_explained_by_evaluations(void **st
 }
 
 /* The garbage collector frees memory of evaluations, and the allocator retains it. */
-static void rss_growth_at_evaluations_with_flat_heap_means_eval_spikes(void **state)
+static void rss_growth_at_evals_with_flat_heap_is_diagnosed_as_spikes(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -365,7 +365,7 @@ static void rss_growth_at_evaluations_with_flat_heap_means_eval_spikes(void **st
 
 /* Only the last evaluations raise resident memory, so the baselines of the two halves of the run do
  * not differ. The live heap shows that these evaluations freed their memory. */
-static void memory_freed_after_evaluations_is_not_growth_at_events(void **state)
+static void memory_freed_after_evaluations_contradicts_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -401,7 +401,7 @@ static void eval_spikes_are_diagnosed_even_if_last_one_leaves_free_memory(void *
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE)->share < 0.1);
 }
 
-static void live_heap_jumps_at_evaluations_are_called_growth_at_events(void **state)
+static void growth_at_events_is_diagnosed_if_live_heap_jumps_at_evals(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -429,16 +429,16 @@ int main(void)
         T(data_load_is_diagnosed_if_growth_ends_during_start_up),
         T(single_jump_before_flat_memory_is_diagnosed_as_data_load),
         T(single_jump_at_one_call_site_is_diagnosed_as_data_load),
-        T(growth_within_one_long_step_is_a_jump),
-        T(growth_over_many_steps_is_not_a_jump),
+        T(growth_within_one_long_step_counts_as_a_jump),
+        T(growth_over_many_steps_does_not_count_as_a_jump),
         T(growth_that_continues_is_not_diagnosed_as_data_load),
         T(jump_of_free_heap_memory_is_not_diagnosed_as_data_load),
-        T(temporary_spike_is_not_a_lasting_jump),
+        T(temporary_spike_does_not_count_as_a_lasting_jump),
         T(data_load_hypothesis_requires_marks),
-        T(growth_that_ends_with_the_first_epoch_is_called_a_cache),
+        T(growth_that_ends_with_first_epoch_is_diagnosed_as_a_cache),
         T(late_writes_to_a_buffer_are_diagnosed_as_first_touch),
-        T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
-        T(growth_of_mostly_free_heap_memory_is_not_called_a_cache),
+        T(cache_is_not_diagnosed_if_free_memory_grows_in_first_epoch),
+        T(cache_is_not_diagnosed_if_much_of_the_growth_is_free_memory),
         T(cache_is_ruled_out_if_growth_outlasts_the_first_epoch),
         T(cache_is_unlikely_if_growth_ends_long_after_the_first_epoch),
         T(first_epoch_ends_at_epoch_mark_if_epoch_length_is_unknown),
@@ -454,10 +454,10 @@ int main(void)
         T(rise_at_each_evaluation_is_diagnosed_as_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),
-        T(rss_growth_at_evaluations_with_flat_heap_means_eval_spikes),
-        T(memory_freed_after_evaluations_is_not_growth_at_events),
+        T(rss_growth_at_evals_with_flat_heap_is_diagnosed_as_spikes),
+        T(memory_freed_after_evaluations_contradicts_growth_at_events),
         T(eval_spikes_are_diagnosed_even_if_last_one_leaves_free_memory),
-        T(live_heap_jumps_at_evaluations_are_called_growth_at_events),
+        T(growth_at_events_is_diagnosed_if_live_heap_jumps_at_evals),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

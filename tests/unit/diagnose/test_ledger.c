@@ -98,7 +98,7 @@ static void arena_entry_of_the_ledger_is_empty_if_unused_memory_is_unknown(void 
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
 
-static void huge_page_growth_beyond_call_sites_is_a_ledger_entry(void **state)
+static void ledger_attributes_growth_beyond_call_sites_to_huge_pages(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -224,7 +224,7 @@ static void growth_by_late_writes_is_not_attributed_to_small_blocks(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void growth_within_the_sampling_error_is_not_called_late_writes(void **state)
+static void growth_within_sampling_error_is_not_counted_as_late_writes(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -295,7 +295,7 @@ static void sampled_live_bytes_are_corrected_by_the_allocator_count(void **state
 }
 
 /* A batch was live when the heap was read, but not when the allocator was queried. */
-static void correction_at_most_doubles_the_growth_of_a_call_site(void **state)
+static void sampling_correction_at_most_doubles_growth_of_a_call_site(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -310,7 +310,7 @@ static void correction_at_most_doubles_the_growth_of_a_call_site(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), -MIB(50));
 }
 
-static void free_heap_memory_beyond_rss_is_not_resident(void **state)
+static void free_heap_memory_beyond_rss_is_counted_as_not_resident(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(600), 200);
@@ -366,7 +366,7 @@ static void ledger_includes_the_size_rounding_of_python_objects(void **state)
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
-static void allocator_count_is_used_if_there_is_no_profile(void **state)
+static void live_heap_is_the_allocator_count_if_no_profile_exists(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -493,7 +493,7 @@ static void ledger_names_the_call_site_of_unpinned_shared_memory(void **state)
 
 /* Anonymous memory grows by as much as the mapping, so the mapping is treated as anonymous, and the
  * growth of shared memory has another origin. */
-static void mapping_is_heap_memory_if_anonymous_memory_grows_equally(void **state)
+static void mapping_counts_as_heap_if_anonymous_memory_grows_equally(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -570,7 +570,7 @@ int main(void)
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
         T(arena_entry_of_the_ledger_is_empty_if_unused_memory_is_unknown),
-        T(huge_page_growth_beyond_call_sites_is_a_ledger_entry),
+        T(ledger_attributes_growth_beyond_call_sites_to_huge_pages),
         T(heap_pages_without_live_memory_are_retained_memory),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
         T(retained_memory_is_based_on_page_counts_if_known),
@@ -580,17 +580,17 @@ int main(void)
         T(live_memory_in_huge_pages_is_part_of_the_live_heap),
         T(ledger_names_the_call_site_of_a_block_that_is_filled_later),
         T(growth_by_late_writes_is_not_attributed_to_small_blocks),
-        T(growth_within_the_sampling_error_is_not_called_late_writes),
+        T(growth_within_sampling_error_is_not_counted_as_late_writes),
         T(ledger_orders_call_sites_by_growth),
         T(growth_that_no_measurement_covers_is_unexplained),
         T(retained_memory_equals_the_allocator_count_of_free_memory),
         T(sampled_live_bytes_are_corrected_by_the_allocator_count),
-        T(correction_at_most_doubles_the_growth_of_a_call_site),
-        T(free_heap_memory_beyond_rss_is_not_resident),
+        T(sampling_correction_at_most_doubles_growth_of_a_call_site),
+        T(free_heap_memory_beyond_rss_is_counted_as_not_resident),
         T(live_memory_from_mmap_is_added_to_the_allocator_count),
         T(growth_since_the_last_allocator_query_is_part_of_live_growth),
         T(ledger_includes_the_size_rounding_of_python_objects),
-        T(allocator_count_is_used_if_there_is_no_profile),
+        T(live_heap_is_the_allocator_count_if_no_profile_exists),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
         T(constant_call_site_shows_no_growth_despite_sampling_errors),
         T(large_untouched_site_does_not_hide_growth_of_another_site),
@@ -599,7 +599,7 @@ int main(void)
         T(pinned_shared_mapping_of_a_call_site_is_not_heap_memory),
         T(mapping_known_to_be_shared_is_never_part_of_the_heap),
         T(ledger_names_the_call_site_of_unpinned_shared_memory),
-        T(mapping_is_heap_memory_if_anonymous_memory_grows_equally),
+        T(mapping_counts_as_heap_if_anonymous_memory_grows_equally),
         T(shared_memory_is_not_attributed_to_malloc_call_sites),
         T(recently_pinned_memory_is_not_counted_as_shared_growth),
         T(pages_that_a_worker_writes_to_become_unshared_growth),

@@ -10,7 +10,7 @@
 #include "diagnose/facts_private.h"
 #include "diagnose/scenarios.h"
 
-static void stable_verdict_is_diagnosed_as_no_growth(void **state)
+static void memory_with_a_stable_verdict_is_diagnosed_as_flat(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -18,14 +18,14 @@ static void stable_verdict_is_diagnosed_as_no_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void no_growth_is_ruled_out_if_the_verdict_is_leaking(void **state)
+static void flat_memory_is_ruled_out_if_the_verdict_is_leaking(void **state)
 {
     (void)state;
     memory_leaks();
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
-static void growth_comes_from_the_verdict_if_final_memory_is_low(void **state)
+static void growth_is_taken_from_the_verdict_if_final_memory_is_low(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -79,7 +79,7 @@ static void causes_are_rated_even_if_growth_is_too_small_to_diagnose(void **stat
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by only 30.0 MiB and then stopped: too little");
 }
 
-static void single_growth_followed_by_a_flat_phase_is_diagnosed(void **state)
+static void one_time_growth_is_diagnosed_unless_the_verdict_is_spiking(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -224,13 +224,13 @@ static void diagnosis_of_a_recording_without_processes_succeeds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(stable_verdict_is_diagnosed_as_no_growth),
-        T(no_growth_is_ruled_out_if_the_verdict_is_leaking),
-        T(growth_comes_from_the_verdict_if_final_memory_is_low),
+        T(memory_with_a_stable_verdict_is_diagnosed_as_flat),
+        T(flat_memory_is_ruled_out_if_the_verdict_is_leaking),
+        T(growth_is_taken_from_the_verdict_if_final_memory_is_low),
         T(file_pages_at_the_start_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
         T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
-        T(single_growth_followed_by_a_flat_phase_is_diagnosed),
+        T(one_time_growth_is_diagnosed_unless_the_verdict_is_spiking),
         T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_of_a_single_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),

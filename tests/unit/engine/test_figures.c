@@ -35,7 +35,7 @@ static void one_metric_is_stored_per_name_and_process(void **state)
     assert_true(f.at[0].is_fresh);
 }
 
-static void keys_of_a_series_mark_without_special_meaning_become_metrics(void **state)
+static void unreserved_keys_of_a_series_mark_become_metrics(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -72,7 +72,7 @@ static void metrics_added_by_ebb_do_not_replace_metrics_of_the_job(void **state)
     assert_true(f.at[1].value == UINT64_C(1) << 40 && f.at[1].is_fresh);
 }
 
-static void series_mark_with_an_invalid_name_or_value_is_not_a_metric(void **state)
+static void series_mark_with_an_invalid_name_or_value_adds_no_metric(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -111,10 +111,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_metric_is_stored_per_name_and_process),
-        cmocka_unit_test(keys_of_a_series_mark_without_special_meaning_become_metrics),
+        cmocka_unit_test(unreserved_keys_of_a_series_mark_become_metrics),
         cmocka_unit_test(each_name_value_pair_of_a_series_mark_becomes_a_metric),
         cmocka_unit_test(metrics_added_by_ebb_do_not_replace_metrics_of_the_job),
-        cmocka_unit_test(series_mark_with_an_invalid_name_or_value_is_not_a_metric),
+        cmocka_unit_test(series_mark_with_an_invalid_name_or_value_adds_no_metric),
         cmocka_unit_test(metrics_of_an_exited_process_are_removed_to_make_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void expensive_samples_are_due_later_than_the_requested_interval(void **s
     assert_true(pace_due(&p, 10 * NS_PER_S));
 }
 
-static void sample_is_due_two_milliseconds_before_its_period_ends(void **state)
+static void sample_is_due_two_milliseconds_before_the_period_ends(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100);
     (void)state;
@@ -40,7 +40,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cheap_samples_are_due_at_the_requested_interval),
         cmocka_unit_test(expensive_samples_are_due_later_than_the_requested_interval),
-        cmocka_unit_test(sample_is_due_two_milliseconds_before_its_period_ends),
+        cmocka_unit_test(sample_is_due_two_milliseconds_before_the_period_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void suggested_request_includes_at_most_1_gib_of_mapped_files(void **stat
     assert_int_equal(peak_request_bytes(&p), 6 * GIB);
 }
 
-static void request_for_job_without_cgroup_includes_all_mapped_files(void **state)
+static void suggested_request_includes_all_mapped_files_if_no_cgroup(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -102,7 +102,7 @@ static void peaks_of_processes_that_run_in_sequence_are_not_added_up(void **stat
     assert_int_equal(peak_bytes(&p), 60 * MIB);
 }
 
-static void process_that_exits_before_measurement_is_counted_once(void **state)
+static void memory_of_a_process_that_exits_unmeasured_is_counted_once(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -122,7 +122,7 @@ static void job_peak_uses_rss_upper_bound_if_unique_memory_is_unknown(void **sta
     assert_int_equal(peak_bytes(&p), 500 * MIB - 100 * MIB);
 }
 
-static void job_peak_is_at_least_the_peak_of_its_largest_process(void **state)
+static void job_peak_is_at_least_the_peak_of_the_largest_process(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -155,12 +155,12 @@ int main(void)
         cmocka_unit_test(job_peak_is_largest_sample_if_cgroup_peak_is_unknown),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_request_includes_at_most_1_gib_of_mapped_files),
-        cmocka_unit_test(request_for_job_without_cgroup_includes_all_mapped_files),
+        cmocka_unit_test(suggested_request_includes_all_mapped_files_if_no_cgroup),
         cmocka_unit_test(job_peak_includes_upper_bounds_of_short_lived_processes),
         cmocka_unit_test(peaks_of_processes_that_run_in_sequence_are_not_added_up),
-        cmocka_unit_test(process_that_exits_before_measurement_is_counted_once),
+        cmocka_unit_test(memory_of_a_process_that_exits_unmeasured_is_counted_once),
         cmocka_unit_test(job_peak_uses_rss_upper_bound_if_unique_memory_is_unknown),
-        cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
+        cmocka_unit_test(job_peak_is_at_least_the_peak_of_the_largest_process),
         cmocka_unit_test(job_peak_is_reset_when_the_job_restarts_in_the_same_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

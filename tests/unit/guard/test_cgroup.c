@@ -142,7 +142,7 @@ static void job_cgroup_is_never_placed_above_an_existing_memory_limit(void **sta
     tree_end(&t);
 }
 
-static void cgroup_v2_parent_must_enable_memory_controller_for_children(void **state)
+static void cgroup_v2_parent_without_memory_controller_is_rejected(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -624,7 +624,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void process_forked_into_a_cgroup_is_a_member_of_it(void **state)
+static void process_forked_into_a_cgroup_is_listed_as_a_member(void **state)
 {
     bool is_in;
     int ends[2];
@@ -775,7 +775,7 @@ static void cgroup_reopened_by_path_can_be_killed_and_removed(void **state)
     assert_int_equal(guard_cgroup_reopen(&root, &group), -ENOENT);
 }
 
-static void cgroup_is_removed_only_after_its_process_has_exited(void **state)
+static void cgroup_is_removed_only_after_every_process_has_exited(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     (void)state;
@@ -805,7 +805,7 @@ static void empty_leftover_cgroup_with_the_same_name_is_replaced(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void cgroup_creation_fails_if_the_existing_cgroup_is_busy(void **state)
+static void cgroup_creation_fails_if_an_existing_cgroup_has_processes(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -987,7 +987,7 @@ int main(void)
         cmocka_unit_test(cgroup_v1_parent_search_ends_at_the_root),
         cmocka_unit_test(cgroup_warm_up_rejoins_only_the_current_v1_cgroup),
         cmocka_unit_test(job_cgroup_is_never_placed_above_an_existing_memory_limit),
-        cmocka_unit_test(cgroup_v2_parent_must_enable_memory_controller_for_children),
+        cmocka_unit_test(cgroup_v2_parent_without_memory_controller_is_rejected),
         cmocka_unit_test(memory_controller_is_not_enabled_in_a_cgroup_namespace_root),
         cmocka_unit_test(memory_controller_is_enabled_in_a_delegated_parent_cgroup),
         cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
@@ -1001,15 +1001,15 @@ int main(void)
         cmocka_unit_test(cgroup_removal_includes_nested_but_not_sibling_groups),
         cmocka_unit_test(folder_without_an_ebb_cgroup_name_is_never_removed),
         cmocka_unit_test(cgroup_name_parser_accepts_only_names_that_ebb_generates),
-        HERE(process_forked_into_a_cgroup_is_a_member_of_it),
+        HERE(process_forked_into_a_cgroup_is_listed_as_a_member),
         HERE(touched_memory_is_charged_to_the_cgroup_of_the_process),
         HERE(oom_kill_in_the_job_cgroup_spares_processes_outside_it),
         HERE(cgroup_limit_can_be_raised_and_lowered),
         HERE(cgroup_kill_ends_orphans_and_processes_in_other_sessions),
         HERE(cgroup_reopened_by_path_can_be_killed_and_removed),
-        HERE(cgroup_is_removed_only_after_its_process_has_exited),
+        HERE(cgroup_is_removed_only_after_every_process_has_exited),
         HERE(empty_leftover_cgroup_with_the_same_name_is_replaced),
-        HERE(cgroup_creation_fails_if_the_existing_cgroup_is_busy),
+        HERE(cgroup_creation_fails_if_an_existing_cgroup_has_processes),
         HERE(cgroups_that_a_job_created_are_removed_with_the_job_cgroup),
         HERE(cgroup_creation_without_permission_leaves_no_folder),
         HERE(cgroup_name_contains_pid_and_start_time),

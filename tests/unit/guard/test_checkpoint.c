@@ -34,7 +34,7 @@ struct fixture {
     struct checkpoint checkpoint;
     char folder[32], done[64], why[CHECKPOINT_TEXT_MAX];
     unsigned seen;
-    bool has_changed; /* Result of the last call of checkpoint_mark. */
+    bool has_changed;
     int rank_fd[RANKS];
     int32_t rank_pid[RANKS];
     size_t ranks;

@@ -569,7 +569,7 @@ static void exit_status_0_is_success_even_after_a_printed_exception(void **state
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
-static void cause_set_by_ebb_takes_precedence_over_other_causes(void **state)
+static void cause_of_death_set_by_ebb_takes_precedence_over_others(void **state)
 {
     (void)state;
     CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
@@ -586,7 +586,7 @@ static void cause_set_by_ebb_takes_precedence_over_other_causes(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void signal_from_the_user_is_the_cause_only_if_job_died_of_it(void **state)
+static void user_signal_is_not_the_cause_if_the_job_ended_otherwise(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
@@ -809,8 +809,8 @@ int main(void)
         cmocka_unit_test(exception_line_is_escaped_and_truncated),
         cmocka_unit_test(traceback_parser_handles_random_job_output),
         cmocka_unit_test(exit_status_0_is_success_even_after_a_printed_exception),
-        cmocka_unit_test(cause_set_by_ebb_takes_precedence_over_other_causes),
-        cmocka_unit_test(signal_from_the_user_is_the_cause_only_if_job_died_of_it),
+        cmocka_unit_test(cause_of_death_set_by_ebb_takes_precedence_over_others),
+        cmocka_unit_test(user_signal_is_not_the_cause_if_the_job_ended_otherwise),
         cmocka_unit_test(kernel_oom_kill_is_detected_by_oom_counters),
         cmocka_unit_test(oom_kill_of_a_worker_is_added_to_the_cause_of_death),
         cmocka_unit_test(kind_of_memory_that_ran_out_is_part_of_the_cause_of_death),

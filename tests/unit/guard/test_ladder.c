@@ -224,7 +224,8 @@ struct single {
     const char *name;
     uint64_t room; /* Headroom of the host, whose limit is 2 GiB and whose reserve is 102.4 MiB. */
     struct ladder_rules rules;
-    /* gpu_near: the headroom below a GPU's user-defined limit is within the reserve. */
+    /* gpu_near is true if the headroom below the user's limit for GPU memory is less than the
+     * reserve. */
     bool cannot_ask, plan, gpu_near;
     /* Seconds until the limit, 0 if unknown; gpu_forecast is for a GPU without a limit set by the
      * user. */

@@ -120,7 +120,8 @@ static void close_all_but(int a, int b)
 {
     for (int fd = 3; fd < 256; fd++)
         if (fd != a && fd != b && fd != at)
-            /* With an inherited fd, this process would have a file of another process open. */
+            /* Inherited fds are closed, so that this process has no files of other processes open.
+             */
             close(fd);
 }
 

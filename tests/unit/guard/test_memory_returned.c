@@ -153,7 +153,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void returned_memory_is_measured_once_usage_is_steady(void **state)
+static void returned_memory_is_measured_after_usage_becomes_steady(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(host_memory_is_recorded_before_and_during_and_after_job),
         cmocka_unit_test(returned_memory_is_zero_if_usage_is_higher_than_before_job),
         cmocka_unit_test(returned_memory_is_unknown_without_proc_meminfo),
-        cmocka_unit_test(returned_memory_is_measured_once_usage_is_steady),
+        cmocka_unit_test(returned_memory_is_measured_after_usage_becomes_steady),
         cmocka_unit_test(first_gpu_reading_is_the_usage_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -262,8 +262,8 @@ static int fixture_open(const char *name)
     return fd;
 }
 
-/* The recording is the one used in the tests of proc/limit.c: of the 148 MiB that are charged, 10.5
- * MiB are in use. */
+/* The tests of proc/limit.c use the same recording. Of 148 MiB that are charged, 10.5 MiB are in
+ * use. */
 static void reflex_does_not_kill_a_job_whose_memory_is_reclaimable(void **state)
 {
     static const struct {

@@ -534,7 +534,7 @@ static void truncated_pid_in_children_file_is_never_killed(void **state)
 
 /* The sentinel must close the pipes of a job that was restarted. Otherwise the pipes would fill the
  * socket's queue after many restarts. */
-static void sentinel_closes_output_pipes_of_jobs_before_a_restart(void **state)
+static void sentinel_closes_old_output_pipes_when_a_job_is_restarted(void **state)
 {
     (void)state;
     struct sentinel_note *note = sentinel_note_new(true);
@@ -594,7 +594,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void stray_process_is_ended_only_if_ebb_run_dir_names_the_run(void **state)
+static void stray_process_is_ended_only_if_variable_ebb_run_dir_matches(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -639,10 +639,10 @@ int main(void)
         WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_belongs_to_the_parent_namespace),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
         WITH_NEIGHBOUR(sentinel_kills_nothing_after_supervisor_exits_with_status_0),
-        WITH_NEIGHBOUR(stray_process_is_ended_only_if_ebb_run_dir_names_the_run),
+        WITH_NEIGHBOUR(stray_process_is_ended_only_if_variable_ebb_run_dir_matches),
         cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
         cmocka_unit_test(truncated_pid_in_children_file_is_never_killed),
-        cmocka_unit_test(sentinel_closes_output_pipes_of_jobs_before_a_restart),
+        cmocka_unit_test(sentinel_closes_old_output_pipes_when_a_job_is_restarted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,7 +214,7 @@ static void *add_against_end(void *argument)
     return NULL;
 }
 
-static void filter_bit_survives_concurrent_end_of_another_sample(void **state)
+static void filter_bit_stays_set_if_another_sample_ends_concurrently(void **state)
 {
     (void)state;
     choose_addresses();
@@ -430,7 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(concurrent_samples_with_one_filter_bit_are_all_found),
-        FRESH(filter_bit_survives_concurrent_end_of_another_sample),
+        FRESH(filter_bit_stays_set_if_another_sample_ends_concurrently),
         FRESH(concurrent_thinning_leaves_every_live_sample_findable),
         FRESH(threads_can_unmap_parts_of_mappings_concurrently),
         FRESH(threads_with_equal_stacks_get_the_same_call_site),

@@ -99,7 +99,7 @@ static void unsampled_pointer_with_a_filter_bit_of_a_sample_is_not_found(void **
     assert_true(live_find(at(ARENA), &ret));
 }
 
-static void filter_bit_is_cleared_only_when_its_last_sample_ends(void **state)
+static void filter_bit_is_cleared_when_the_last_sample_with_that_bit_ends(void **state)
 {
     struct live_sample ret;
     uint64_t p[4] = {ARENA};
@@ -495,7 +495,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(added_live_sample_is_returned_unchanged),
         FRESH(unsampled_pointer_with_a_filter_bit_of_a_sample_is_not_found),
-        FRESH(filter_bit_is_cleared_only_when_its_last_sample_ends),
+        FRESH(filter_bit_is_cleared_when_the_last_sample_with_that_bit_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
         FRESH(full_bucket_in_a_nearly_empty_table_is_not_thinned),
         FRESH(allocation_at_the_address_of_an_old_sample_ends_that_sample),

@@ -127,14 +127,14 @@ static void each_evaluation_loop_gets_its_own_python_frames(void **state)
     merged("##", "AB", "ba");
 }
 
-static void evaluation_loop_still_without_a_function_adds_no_frame(void **state)
+static void evaluation_loop_that_has_not_entered_a_function_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
     merged("1#2#3", "A.", "32a1");
 }
 
-static void native_evaluation_loop_frame_is_kept_without_python_frames(void **state)
+static void evaluation_loop_frame_is_kept_if_no_python_frames_exist(void **state)
 {
     (void)state;
     merged("1#2#3", "A", "3#2a1");
@@ -182,8 +182,8 @@ int main(void)
         TEST(frame_of_the_evaluation_loop_is_replaced_by_python_frames),
         TEST(interpreter_frames_between_evaluation_loops_are_dropped),
         TEST(each_evaluation_loop_gets_its_own_python_frames),
-        TEST(evaluation_loop_still_without_a_function_adds_no_frame),
-        TEST(native_evaluation_loop_frame_is_kept_without_python_frames),
+        TEST(evaluation_loop_that_has_not_entered_a_function_adds_no_frame),
+        TEST(evaluation_loop_frame_is_kept_if_no_python_frames_exist),
         TEST(python_frames_without_evaluation_loop_become_outermost),
         TEST(python_frames_are_kept_if_no_entry_frame_is_found),
         TEST(merged_stack_loses_outermost_frames_if_space_runs_out),

@@ -253,7 +253,7 @@ static void full_python_code_table_keeps_its_entries_and_counts_drops(void **sta
     assert_int_equal(heap_process.table->header.codes, HEAP_CODES);
 }
 
-static void python_code_is_added_again_to_a_new_table(void **state)
+static void python_code_is_added_again_after_the_table_is_replaced(void **state)
 {
     uint32_t first = note();
     tear_down(state);
@@ -324,7 +324,7 @@ int main(void)
         TEST(python_functions_of_one_file_share_its_path),
         TEST(python_file_path_is_stored_later_if_space_was_missing),
         TEST(full_python_code_table_keeps_its_entries_and_counts_drops),
-        TEST(python_code_is_added_again_to_a_new_table),
+        TEST(python_code_is_added_again_after_the_table_is_replaced),
         TEST(threads_can_add_python_code_concurrently),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,8 @@ struct stacks {
     bool is_whole;
 };
 
-/* backtrace() returns return addresses, except for an interrupted instruction. */
+/* For a caller, ebb reports the byte before the return address, and backtrace() reports the return
+ * address itself. For an interrupted function, both report the interrupted address. */
 static bool is_same_frame(const struct stacks *s, size_t i)
 {
     uintptr_t theirs = (uintptr_t)s->theirs[i];
@@ -272,7 +273,7 @@ static void stack_of_a_signal_handler_includes_the_interrupted_code(void **state
     assert_int_equal(lost(), 0);
 }
 
-static void stack_of_handler_on_alternate_stack_has_interrupted_code(void **state)
+static void stack_of_a_handler_on_sigaltstack_includes_interrupted_code(void **state)
 {
     char *memory =
         mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -642,7 +643,7 @@ int main(void)
         TEST(function_with_a_realigned_stack_is_unwound),
 #ifdef __x86_64__
         TEST(stack_of_a_signal_handler_includes_the_interrupted_code),
-        TEST(stack_of_handler_on_alternate_stack_has_interrupted_code),
+        TEST(stack_of_a_handler_on_sigaltstack_includes_interrupted_code),
         TEST(signal_at_the_first_instruction_of_a_function_is_unwound),
 #endif
         TEST(stacks_of_other_threads_are_unwound_to_the_outermost_frame),

@@ -108,7 +108,8 @@ static void put_figures(struct job *job, uint64_t heap)
     put_series(job, 3, figure_names[3], job->is_spare ? heap - 190 * MIB : 10 * MIB);
 }
 
-/* Reports a container of the trainer, which has one entry per step and HELD bytes in total. */
+/* Reports a container of the trainer. The container has one entry per step and HELD bytes in total.
+ */
 static void put_container(struct job *job, uint64_t step, uint64_t held)
 {
     put_series(job, 4, "container_bytes:buffer@1000", held);
@@ -221,7 +222,7 @@ static void leak_after_the_first_epoch_names_the_growing_process(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_that_grows_within_the_first_epoch_is_filling(void **state)
+static void job_that_grows_within_the_first_epoch_is_judged_filling(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -231,7 +232,7 @@ static void job_that_grows_within_the_first_epoch_is_filling(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_whose_growth_ends_with_the_first_epoch_has_plateaued(void **state)
+static void job_whose_growth_ends_with_first_epoch_is_judged_plateaued(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -373,9 +374,9 @@ static void growing_mapped_page_cache_is_judged_stable(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Samples a process once per second for 100 s. It maps 40 MiB of files between two samples, up to
- * sample number LAST. Every third sample includes RssFile. Training begins after the fourth
- * sample. */
+/* Samples a process once per second for 100 s. Up to sample number LAST, the process maps another
+ * 40 MiB of files between two samples. Every third sample includes RssFile. Training begins after
+ * the fourth sample. */
 static void map_files(struct job *job, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -409,7 +410,7 @@ static void newly_mapped_files_are_not_judged_as_a_memory_spike(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_are_judged_again_once_mapped_file_size_is_known(void **state)
+static void readings_are_judged_again_after_mapped_file_size_is_known(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -687,7 +688,7 @@ static void reported_metrics_in_bytes_have_their_own_verdicts(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_that_fills_a_limited_container_is_filling(void **state)
+static void job_that_fills_a_limited_container_is_judged_filling(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -745,7 +746,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void metric_reported_from_a_later_step_uses_epochs_of_the_job(void **state)
+static void metric_first_reported_late_is_judged_with_epochs_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -919,15 +920,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leak_after_the_first_epoch_names_the_growing_process),
-        cmocka_unit_test(job_that_grows_within_the_first_epoch_is_filling),
-        cmocka_unit_test(job_whose_growth_ends_with_the_first_epoch_has_plateaued),
+        cmocka_unit_test(job_that_grows_within_the_first_epoch_is_judged_filling),
+        cmocka_unit_test(job_whose_growth_ends_with_first_epoch_is_judged_plateaued),
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
         cmocka_unit_test(memory_drop_of_an_exiting_process_changes_no_verdict),
         cmocka_unit_test(memory_drop_of_a_running_process_changes_its_verdict),
         cmocka_unit_test(readings_held_back_for_a_mark_are_judged_if_process_exits),
         cmocka_unit_test(growing_mapped_page_cache_is_judged_stable),
         cmocka_unit_test(newly_mapped_files_are_not_judged_as_a_memory_spike),
-        cmocka_unit_test(readings_are_judged_again_once_mapped_file_size_is_known),
+        cmocka_unit_test(readings_are_judged_again_after_mapped_file_size_is_known),
         cmocka_unit_test(growth_of_swapped_out_memory_is_judged_leaking),
         cmocka_unit_test(readings_before_the_first_status_reading_are_not_judged),
         cmocka_unit_test(exec_in_a_process_starts_a_new_memory_series),
@@ -940,11 +941,11 @@ int main(void)
         cmocka_unit_test(gpu_is_judged_only_after_the_job_has_used_that_gpu),
         cmocka_unit_test(gpu_forecast_treats_cached_memory_as_free),
         cmocka_unit_test(reported_metrics_in_bytes_have_their_own_verdicts),
-        cmocka_unit_test(job_that_fills_a_limited_container_is_filling),
+        cmocka_unit_test(job_that_fills_a_limited_container_is_judged_filling),
         cmocka_unit_test(unlimited_list_beside_a_limited_container_is_a_leak),
         cmocka_unit_test(container_too_large_for_the_memory_limit_is_a_leak),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(metric_reported_from_a_later_step_uses_epochs_of_the_job),
+        cmocka_unit_test(metric_first_reported_late_is_judged_with_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
         cmocka_unit_test(leak_before_a_restart_is_kept_in_the_verdict),
         cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),

@@ -27,8 +27,9 @@ static uint64_t grows_for_s = SECONDS;
 static const char by_itself[] =
     "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
 
-/* Runs a process that grows steadily for a minute without marks and then exits. With HELPER, a
- * second process grows from the middle on. WRITER may be NULL. */
+/* Runs a process for a minute, without marks, until it exits. The process grows steadily unless
+ * HAS_HELPER is set; then a helper process that starts after half of the time grows instead. WRITER
+ * may be NULL. */
 static void run_minute(struct judge *j, struct trace_writer *writer, bool has_helper)
 {
     struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
@@ -199,7 +200,7 @@ static void readings_after_the_end_of_the_training_work_are_ignored(void **state
 
 /* The growth of a killed job may have been about to stop, so the verdict is leaking only if a leak
  * is nearly certain. */
-static void killed_job_gets_probability_only_if_site_history_is_known(void **state)
+static void killed_job_gets_leak_probability_only_with_call_site_history(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -271,7 +272,7 @@ static struct held probably_grown(void)
     return sites;
 }
 
-static void profiled_running_job_is_leaking_only_if_call_sites_grow(void **state)
+static void profiled_job_is_judged_leaking_only_if_call_sites_grow(void **state)
 {
     struct held sites = probably_grown();
     struct judge *j = running_job(60, 20);
@@ -344,7 +345,7 @@ static void helper_process_that_starts_late_does_not_decide_the_verdict(void **s
     judge_free_with_run(j);
 }
 
-static void recording_of_an_ended_job_gives_the_same_verdict(void **state)
+static void recording_of_an_ended_job_gives_the_same_verdict_as_live_run(void **state)
 {
     char folder[] = "/tmp/ebb-judge-end-XXXXXX";
     struct trace_writer *writer = NULL;
@@ -410,12 +411,12 @@ int main(void)
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(call_site_growth_is_not_evidence_about_other_processes),
         cmocka_unit_test(readings_after_the_end_of_the_training_work_are_ignored),
-        cmocka_unit_test(killed_job_gets_probability_only_if_site_history_is_known),
-        cmocka_unit_test(profiled_running_job_is_leaking_only_if_call_sites_grow),
+        cmocka_unit_test(killed_job_gets_leak_probability_only_with_call_site_history),
+        cmocka_unit_test(profiled_job_is_judged_leaking_only_if_call_sites_grow),
         cmocka_unit_test(leak_is_confirmed_if_already_probable_10_s_earlier),
         cmocka_unit_test(leak_soon_after_one_epoch_is_found_only_if_call_sites_grow),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
-        cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
+        cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict_as_live_run),
         cmocka_unit_test(process_that_exits_soon_after_its_start_keeps_no_verdict),
     };
     return cmocka_run_group_tests_name("judge_end", tests, NULL, NULL);

@@ -150,7 +150,7 @@ static enum verdict_word word_of(const struct job *job, int32_t pid)
     return VERDICT_UNDECIDED;
 }
 
-static void job_is_filling_while_its_first_data_workers_grow(void **state)
+static void job_is_judged_filling_while_the_first_data_workers_grow(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -268,7 +268,7 @@ static void growth_that_ended_when_the_process_exited_is_not_a_leak(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_is_filling_while_its_first_data_workers_grow),
+        cmocka_unit_test(job_is_judged_filling_while_the_first_data_workers_grow),
         cmocka_unit_test(job_does_not_grow_if_workers_are_replaced_by_equal_ones),
         cmocka_unit_test(job_leaks_if_workers_are_replaced_by_ever_larger_ones),
         cmocka_unit_test(replacement_workers_that_live_long_are_judged),

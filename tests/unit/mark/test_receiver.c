@@ -131,7 +131,7 @@ static void mark_for_several_steps_arrives_as_several_marks(void **state)
     assert_int_equal(stats_of(f).received, 1);
 }
 
-static void mark_sender_pid_comes_from_the_kernel_not_from_the_text(void **state)
+static void sender_pid_of_a_mark_comes_from_the_kernel_not_from_the_text(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = send_from_child(f, "KIND=step\nPID=1\n");
@@ -296,7 +296,7 @@ static void socket_folder_is_removed_even_if_the_job_added_files(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void ordinary_files_are_kept_in_a_folder_not_created_by_ebb(void **state)
+static void ordinary_files_in_a_folder_not_created_by_ebb_are_kept(void **state)
 {
     struct fixture *f = *state;
     char path[160];
@@ -308,8 +308,8 @@ static void ordinary_files_are_kept_in_a_folder_not_created_by_ebb(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Creates a receiver below FOLDER in a process, and kills the process, so that the receiver's
- * folder remains. RET is the path of that folder. */
+/* Creates a receiver below FOLDER in a child process and kills the child, so that the receiver's
+ * folder remains. Stores the path of this folder in RET. */
 static void make_abandoned(struct fixture *f, const char *folder, char ret[108])
 {
     int pair[2], status;
@@ -626,13 +626,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(received_mark_has_a_time_and_the_pid_of_its_sender),
         TEST(mark_for_several_steps_arrives_as_several_marks),
-        TEST(mark_sender_pid_comes_from_the_kernel_not_from_the_text),
+        TEST(sender_pid_of_a_mark_comes_from_the_kernel_not_from_the_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),
         TEST(burst_of_marks_arrives_complete_if_the_sender_may_wait),
         TEST(descriptors_attached_to_a_mark_are_closed),
         TEST(socket_folder_is_private_and_removed_at_the_end),
         TEST(socket_folder_is_removed_even_if_the_job_added_files),
-        TEST(ordinary_files_are_kept_in_a_folder_not_created_by_ebb),
+        TEST(ordinary_files_in_a_folder_not_created_by_ebb_are_kept),
         TEST(abandoned_socket_folders_are_removed_by_a_later_receiver),
         TEST(runtime_folder_that_cannot_be_written_is_skipped),
         TEST(marks_of_another_user_are_refused),

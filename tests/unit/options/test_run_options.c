@@ -168,7 +168,7 @@ static void restarts_every(const char *text, enum restart_unit unit, uint64_t va
     take_back(&g);
 }
 
-static void restart_interval_may_be_a_time_a_step_count_or_a_size(void **state)
+static void restart_interval_may_be_a_time_or_a_step_count_or_a_size(void **state)
 {
     (void)state;
     restarts_every("2h", RESTART_AFTER_NS, 7200 * NS_PER_S);
@@ -344,7 +344,7 @@ int main(void)
         cmocka_unit_test(run_options_have_documented_defaults),
         cmocka_unit_test(each_run_option_with_a_value_is_stored_in_a_setting),
         cmocka_unit_test(each_run_flag_sets_exactly_one_setting),
-        cmocka_unit_test(restart_interval_may_be_a_time_a_step_count_or_a_size),
+        cmocka_unit_test(restart_interval_may_be_a_time_or_a_step_count_or_a_size),
         cmocka_unit_test(value_of_resume_args_is_split_into_words),
         cmocka_unit_test(config_file_sets_options_missing_on_the_command_line),
         cmocka_unit_test(conflicting_config_option_is_reported_with_file_and_line),

@@ -53,7 +53,7 @@ static struct doc facts(void)
     return d;
 }
 
-static void long_label_and_items_line_wraps_between_items(void **state)
+static void long_line_of_items_wraps_between_items(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -314,7 +314,7 @@ static void terminal_plot_has_an_axis_and_event_letters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_label_and_items_line_wraps_between_items),
+        cmocka_unit_test(long_line_of_items_wraps_between_items),
         cmocka_unit_test(labelled_lines_are_a_list_in_html_and_a_table_in_markdown),
         cmocka_unit_test(number_and_its_unit_are_never_separated_by_a_line_break),
         cmocka_unit_test(narrow_table_hides_columns_and_shortens_paths),

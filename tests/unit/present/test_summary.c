@@ -455,7 +455,7 @@ static void full_summary_text_fits_narrow_terminals(void **state)
     "'checkpoint_step':200000,'peak_bytes':1717986918,'verdict':'plateaued',"                      \
     "'end':{'kind':'exited','status':124,'by':'a planned restart'}}"
 
-static void segments_table_hides_columns_on_narrow_terminal(void **state)
+static void narrow_segments_table_hides_columns(void **state)
 {
     static const char two[] =
         "{'end':{'kind':'exited','status':0},'segments':[" WIDE_SEGMENT(0) "," WIDE_SEGMENT(1) "]}";
@@ -531,7 +531,7 @@ int main(void)
         cmocka_unit_test(summary_accepts_run_json_values_of_wrong_type),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
         cmocka_unit_test(full_summary_text_fits_narrow_terminals),
-        cmocka_unit_test(segments_table_hides_columns_on_narrow_terminal),
+        cmocka_unit_test(narrow_segments_table_hides_columns),
         cmocka_unit_test(summary_shows_the_first_and_newest_of_many_segments),
         cmocka_unit_test(summary_text_is_equal_with_and_without_colours),
     };

@@ -282,7 +282,7 @@ static void exited_process_is_labelled_gone_only_while_the_job_runs(void **state
     buf_fini(&over);
 }
 
-static void brief_verdict_has_verdict_word_rate_and_process(void **state)
+static void brief_verdict_has_the_verdict_word_and_rate_and_process(void **state)
 {
     struct buf out = {0};
     json_t *doc = quoted_json(tree);
@@ -311,7 +311,7 @@ int main(void)
         cmocka_unit_test(verdict_sentences_fit_a_narrow_terminal),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
         cmocka_unit_test(exited_process_is_labelled_gone_only_while_the_job_runs),
-        cmocka_unit_test(brief_verdict_has_verdict_word_rate_and_process),
+        cmocka_unit_test(brief_verdict_has_the_verdict_word_and_rate_and_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void compile_worker_is_recognized_by_script_title_or_parent(void **state)
     assert_int_equal(guess(in, &tool), ROLE_OTHER);
 }
 
-static void argument_that_names_compile_worker_does_not_affect_role(void **state)
+static void argument_that_mentions_compile_worker_does_not_affect_role(void **state)
 {
     (void)state;
     struct process_info p =
@@ -418,7 +418,7 @@ int main(void)
         cmocka_unit_test(torchrun_is_a_launcher_even_if_torch_is_loaded),
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognized_by_script_title_or_parent),
-        cmocka_unit_test(argument_that_names_compile_worker_does_not_affect_role),
+        cmocka_unit_test(argument_that_mentions_compile_worker_does_not_affect_role),
         cmocka_unit_test(data_worker_is_recognized_by_name_or_command_line),
         cmocka_unit_test(multiprocessing_child_that_sends_steps_has_the_role_main),
         cmocka_unit_test(fork_of_a_python_program_without_torch_is_not_a_data_worker),

@@ -405,7 +405,8 @@ static void orphan_stays_in_the_process_tree_with_a_new_parent(void **state)
     int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
     int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
     assert_int_equal(write(fds[1], "x", 1), 1);
-    /* A walk during the exit may report only one of the two events, so the walk is repeated. */
+    /* A walk during the exit of the parent may report only one of the two events, so the walk is
+     * repeated. */
     EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1 && w.seen.count[PROCESS_DIED] == 1, walk(&w));
     assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
     assert_int_equal(proc_tree_find(w.tree, orphan)->info.ppid, getpid());

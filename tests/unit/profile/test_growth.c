@@ -285,7 +285,7 @@ static void growth_smaller_than_the_sampling_error_is_not_ranked_first(void **st
     assert_true(row(s, "noisy")->growth_sigma > 400 * MIB);
 }
 
-static void live_bytes_have_95_percent_bounds(void **state)
+static void live_bytes_have_95_percent_confidence_bounds(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat);
@@ -693,7 +693,7 @@ int main(void)
         TEST(shrinking_call_site_has_negative_growth),
         TEST(call_site_without_live_bytes_has_no_row),
         TEST(growth_smaller_than_the_sampling_error_is_not_ranked_first),
-        TEST(live_bytes_have_95_percent_bounds),
+        TEST(live_bytes_have_95_percent_confidence_bounds),
         TEST(growth_result_has_the_time_span_and_steps_of_the_run),
         TEST(age_of_a_heap_row_is_the_age_of_the_median_byte),
         TEST(heap_rows_have_no_age_if_no_snapshot_exists),

@@ -101,8 +101,8 @@ static void empty_profile_has_no_readings(void **state)
 
 enum { WORKING_MAX = 100 };
 
-/* Returns how many of N readings show the process at work. The readings are one second apart and
- * have the live sizes MIB. */
+/* Returns how many of N readings show the process at work. The readings are one second apart, and
+ * MIB contains their live sizes. */
 static size_t working(const double *mib, size_t n)
 {
     struct profile_held held[WORKING_MAX];
@@ -147,9 +147,9 @@ static void heap_readings_of_a_short_idle_time_at_the_end_are_excluded(void **st
     assert_int_equal(working_before(30), WORKING_MAX);
 }
 
-/* Memory grows from the reading at 1 s to that at 7 s, and most of it is freed before the reading
- * at 8 s. The last reading comes WAY_OUT_S after that, when the process has exited. The ENDED
- * readings before the last were taken while the process was exiting. */
+/* Memory grows from the reading at 1 s to the reading at 7 s. Most of it is freed before the
+ * reading at 8 s. The next ENDED readings are taken while the process is exiting. The last reading
+ * is taken after the exit, at 8 s + WAY_OUT_S. */
 static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
                                      unsigned way_out_s, size_t ended)
 {

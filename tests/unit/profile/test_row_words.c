@@ -221,7 +221,7 @@ static bool no_row_leaks(struct run *r)
     return true;
 }
 
-static void leaking_heap_row_is_reported_as_filling_if_the_job_fills(void **state)
+static void leaking_heap_row_is_shown_as_filling_if_the_job_is_filling(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_LEAKING, VERDICT_FILLING};
     struct run *r = run_new(1, 320 * MIB, 64 * KIB);
@@ -237,7 +237,7 @@ static void leaking_heap_row_is_reported_as_filling_if_the_job_fills(void **stat
 }
 
 /* The statistical test for steady growth rejects at most 1 % of the rows that grow steadily. */
-static void growing_heap_row_is_leaking_if_the_job_leaks(void **state)
+static void growing_heap_row_is_judged_leaking_if_the_job_leaks(void **state)
 {
     size_t asked, failed = count_runs(leak_shares_the_word, &asked);
     (void)state;
@@ -254,7 +254,7 @@ static void growing_heap_row_comes_first_if_the_job_leaks(void **state)
     assert_true(failed * 50 <= asked);
 }
 
-static void heap_row_whose_growth_ended_is_not_leaking(void **state)
+static void heap_row_whose_growth_ended_is_not_judged_leaking(void **state)
 {
     size_t asked, failed = count_runs(ended_growth_is_no_leak, &asked);
     (void)state;
@@ -263,7 +263,7 @@ static void heap_row_whose_growth_ended_is_not_leaking(void **state)
     assert_true(failed * 50 <= asked);
 }
 
-static void heap_row_of_a_healthy_job_is_never_leaking(void **state)
+static void heap_row_of_a_healthy_job_is_never_judged_leaking(void **state)
 {
     size_t asked, failed = count_runs(no_row_leaks, &asked);
     (void)state;
@@ -273,11 +273,11 @@ static void heap_row_of_a_healthy_job_is_never_leaking(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growing_heap_row_is_leaking_if_the_job_leaks),
+        cmocka_unit_test(growing_heap_row_is_judged_leaking_if_the_job_leaks),
         cmocka_unit_test(growing_heap_row_comes_first_if_the_job_leaks),
-        cmocka_unit_test(heap_row_whose_growth_ended_is_not_leaking),
-        cmocka_unit_test(heap_row_of_a_healthy_job_is_never_leaking),
-        cmocka_unit_test(leaking_heap_row_is_reported_as_filling_if_the_job_fills),
+        cmocka_unit_test(heap_row_whose_growth_ended_is_not_judged_leaking),
+        cmocka_unit_test(heap_row_of_a_healthy_job_is_never_judged_leaking),
+        cmocka_unit_test(leaking_heap_row_is_shown_as_filling_if_the_job_is_filling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Tests symbols of this program: with DWARF, stripped, with a separate debug file, and for other
- * paths that a recording may contain. */
+/* Tests symbols of this program (with DWARF, stripped, with a separate debug file) and of missing,
+ * special and damaged files. */
 #include "profile/symbols.h"
 
 #include <elf.h>

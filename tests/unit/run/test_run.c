@@ -199,7 +199,7 @@ static void step_marks_are_thinned_out_if_too_many_are_added(void **state)
     run_free(run);
 }
 
-static void run_model_keeps_phases_versions_segments_and_guard_notes(void **state)
+static void run_model_keeps_phases_and_versions_and_guard_notes(void **state)
 {
     struct run_settings o = run_settings_read;
     char text[64];
@@ -313,7 +313,7 @@ int main(void)
         cmocka_unit_test(memory_of_the_job_is_the_cgroup_charge_if_known),
         cmocka_unit_test(reported_series_are_removed_when_the_process_exits),
         cmocka_unit_test(step_marks_are_thinned_out_if_too_many_are_added),
-        cmocka_unit_test(run_model_keeps_phases_versions_segments_and_guard_notes),
+        cmocka_unit_test(run_model_keeps_phases_and_versions_and_guard_notes),
         cmocka_unit_test(run_observer_sees_every_item_and_every_freed_entity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

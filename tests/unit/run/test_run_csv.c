@@ -101,7 +101,7 @@ static void marks_of_a_csv_table_are_sorted_by_time(void **state)
     run_free(run);
 }
 
-static void steps_epochs_and_phases_are_read_from_table_columns(void **state)
+static void steps_and_epochs_and_phases_are_read_from_table_columns(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "t,rss,step,epoch,phase\n0,1,1,0.5,\n1,2,1,0.5,eval\n2,3,2,1,\n");
@@ -167,7 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CSV_TEST(groups_of_rows_in_a_csv_table_become_processes),
         CSV_TEST(marks_of_a_csv_table_are_sorted_by_time),
-        CSV_TEST(steps_epochs_and_phases_are_read_from_table_columns),
+        CSV_TEST(steps_and_epochs_and_phases_are_read_from_table_columns),
         CSV_TEST(table_without_times_uses_one_second_per_step),
         CSV_TEST(marks_file_for_a_table_without_times_is_refused),
         CSV_TEST(csv_table_with_too_many_groups_keeps_the_largest_groups),

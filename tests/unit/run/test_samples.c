@@ -128,7 +128,7 @@ static uint64_t extreme(const json_t *list, bool largest)
     return found;
 }
 
-static void reduced_samples_keep_spikes_and_dips(void **state)
+static void downsampling_keeps_spikes_and_dips(void **state)
 {
     (void)state;
     for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
@@ -255,7 +255,7 @@ static void samples_are_read_from_a_truncated_recording(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reduced_samples_keep_spikes_and_dips),
+        cmocka_unit_test(downsampling_keeps_spikes_and_dips),
         cmocka_unit_test(samples_are_limited_to_the_requested_range),
         cmocka_unit_test(largest_processes_of_the_range_are_listed_by_size),
         cmocka_unit_test(step_marks_are_dropped_first_if_there_are_too_many_marks),

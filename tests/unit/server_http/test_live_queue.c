@@ -117,7 +117,7 @@ static void newer_sample_replaces_a_queued_one_and_sets_the_skip_flag(void **sta
     live_queue_fini(&q);
 }
 
-static void log_output_is_queued_again_after_the_skip_was_reported(void **state)
+static void log_lines_are_queued_again_after_skipped_lines_are_reported(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -260,7 +260,7 @@ int main(void)
         cmocka_unit_test(live_queues_share_messages_and_keep_message_order),
         cmocka_unit_test(queued_job_state_is_replaced_unless_already_partly_sent),
         cmocka_unit_test(newer_sample_replaces_a_queued_one_and_sets_the_skip_flag),
-        cmocka_unit_test(log_output_is_queued_again_after_the_skip_was_reported),
+        cmocka_unit_test(log_lines_are_queued_again_after_skipped_lines_are_reported),
         cmocka_unit_test(live_queue_exceeds_the_limit_only_for_a_single_message),
         cmocka_unit_test(job_is_listed_as_late_if_the_live_queue_has_no_room),
         cmocka_unit_test(live_queue_returns_enobufs_if_too_many_jobs_are_late),

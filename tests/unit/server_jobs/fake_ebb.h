@@ -20,6 +20,6 @@
 
 #include <stdbool.h>
 
-/* If ARGV is a call of the stand-in, runs it and returns true, with the exit status in *RET.
- * Otherwise returns false. */
+/* If ARGV starts the stand-in, runs it, stores its exit status in *RET and returns true. Otherwise
+ * returns false. */
 bool fake_ebb(int argc, char **argv, int *ret);

@@ -399,7 +399,7 @@ static int open_fds(void)
     return count;
 }
 
-static void many_short_jobs_leave_no_descriptors_processes_or_locks(void **state)
+static void many_short_jobs_leave_no_descriptors_or_processes_or_locks(void **state)
 {
     enum { JOBS = 80 };
     char path[128];
@@ -459,7 +459,7 @@ int main(int argc, char **argv)
         TEST(waiting_job_starts_after_the_awaited_job_has_succeeded),
         TEST(jobs_that_wait_for_a_cancelled_job_are_cancelled),
         TEST(rerun_submits_the_request_of_an_earlier_job_again),
-        TEST(many_short_jobs_leave_no_descriptors_processes_or_locks),
+        TEST(many_short_jobs_leave_no_descriptors_or_processes_or_locks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,8 +285,8 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-/* A job may put any file in the place of a later job's lock file, but only the later job may then
- * fail. */
+/* A job can create any file at the path of a later job's lock file. Only the later job may fail
+ * because of this file. */
 static void unusable_lock_file_fails_only_the_job_with_the_same_id(void **state)
 {
     char path[256];

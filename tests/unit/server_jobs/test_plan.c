@@ -155,7 +155,8 @@ struct day {
     uint64_t gpus[JOBS]; /* GPUs assigned to each job, one bit each */
     enum { COMING, WAITING, RUNNING, OVER } is[JOBS];
     int head;               /* Index of the first job of the queue. */
-    bool before_head[JOBS]; /* The job was running when HEAD became the first of the queue. */
+    bool before_head[JOBS]; /* True if the job was running when HEAD became the first job of the
+                               queue. */
     uint32_t seed;
 };
 
@@ -200,7 +201,7 @@ static void check_room(const struct day *d)
     assert_int_equal(gpus >> d->room.gpus, 0);
 }
 
-/* Checks that the first job of the queue no longer waits after the end of all jobs that were
+/* Checks that the first job of the queue starts at the latest when all jobs have ended that were
  * running when it became the first. */
 static void check_head(struct day *d)
 {

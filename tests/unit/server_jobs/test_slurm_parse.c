@@ -17,7 +17,7 @@ static int parse_text(const char *text, struct slurm_line *ret)
     return slurm_parse_line(text, strlen(text), ret);
 }
 
-static void squeue_line_is_parsed_into_job_number_phase_and_reason(void **state)
+static void squeue_line_is_parsed_into_number_and_phase_and_reason(void **state)
 {
     struct slurm_line l;
     (void)state;
@@ -109,7 +109,7 @@ static void sbatch_options_set_by_ebb_cannot_be_requested(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(squeue_line_is_parsed_into_job_number_phase_and_reason),
+        cmocka_unit_test(squeue_line_is_parsed_into_number_and_phase_and_reason),
         cmocka_unit_test(uid_at_the_end_of_a_cancelled_slurm_state_is_ignored),
         cmocka_unit_test(foreign_and_damaged_squeue_lines_are_refused),
         cmocka_unit_test(control_characters_in_slurm_text_are_replaced),

@@ -62,7 +62,7 @@ static void job_request_with_only_a_command_uses_defaults(void **state)
     job_spec_fini(&spec);
 }
 
-static void reserved_memory_is_memory_key_or_absolute_limit_if_missing(void **state)
+static void absolute_limit_is_reserved_if_the_memory_key_is_missing(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"memory\":\"2G\",\"limit\":\"3G\"}");
@@ -267,7 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(job_request_with_only_a_command_uses_defaults),
-        cmocka_unit_test(reserved_memory_is_memory_key_or_absolute_limit_if_missing),
+        cmocka_unit_test(absolute_limit_is_reserved_if_the_memory_key_is_missing),
         cmocka_unit_test(error_for_an_invalid_request_contains_key_and_value),
         cmocka_unit_test(working_folder_that_cannot_be_used_is_refused),
         cmocka_unit_test(job_request_with_a_disallowed_option_of_ebb_run_is_refused),

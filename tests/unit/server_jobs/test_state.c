@@ -23,7 +23,7 @@ static void every_job_state_can_be_parsed_from_its_name(void **state)
     assert_int_equal(untouched, JOB_LOST);
 }
 
-static void no_job_state_follows_a_final_state(void **state)
+static void final_job_state_allows_no_transition(void **state)
 {
     (void)state;
     for (unsigned from = 0; from < JOB_STATES; from++) {
@@ -69,7 +69,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_job_state_can_be_parsed_from_its_name),
-        cmocka_unit_test(no_job_state_follows_a_final_state),
+        cmocka_unit_test(final_job_state_allows_no_transition),
         cmocka_unit_test(every_active_job_state_can_become_final),
         cmocka_unit_test(running_job_cannot_become_queued),
     };

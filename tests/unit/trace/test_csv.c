@@ -253,7 +253,7 @@ static void error_for_a_missing_csv_column_lists_existing_columns(void **state)
                    "--time-column or --step-column; its columns are: time, rss");
 }
 
-static void csv_accepts_quotes_crlf_bom_and_blank_lines(void **state)
+static void csv_parser_accepts_quotes_and_crlf_and_bom_and_blank_lines(void **state)
 {
     struct rows r;
 
@@ -570,7 +570,7 @@ int main(void)
         cmocka_unit_test(decreasing_and_negative_csv_times_are_accepted),
         cmocka_unit_test(csv_table_with_a_step_column_needs_no_time_column),
         cmocka_unit_test(error_for_a_missing_csv_column_lists_existing_columns),
-        cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
+        cmocka_unit_test(csv_parser_accepts_quotes_and_crlf_and_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
         cmocka_unit_test(csv_file_may_have_no_rows_but_must_have_a_header),
         cmocka_unit_test(truncated_csv_line_is_skipped_only_at_the_end_of_the_file),

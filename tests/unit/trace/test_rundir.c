@@ -93,7 +93,7 @@ static void run_folder_given_by_path_does_not_change_the_latest_link(void **stat
     assert_non_null(strstr(err.text, "exists"));
 }
 
-static void run_folder_whose_path_contains_a_file_is_refused(void **state)
+static void run_folder_below_a_path_that_is_a_file_is_refused(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -308,7 +308,7 @@ int main(void)
         cmocka_unit_test(new_run_folder_has_a_dated_name_and_is_linked_as_latest),
         cmocka_unit_test(run_name_is_reduced_to_safe_characters),
         cmocka_unit_test(run_folder_given_by_path_does_not_change_the_latest_link),
-        cmocka_unit_test(run_folder_whose_path_contains_a_file_is_refused),
+        cmocka_unit_test(run_folder_below_a_path_that_is_a_file_is_refused),
         cmocka_unit_test(existing_folder_named_latest_is_left_unchanged),
         cmocka_unit_test(run_folder_cannot_be_created_in_an_unwritable_folder),
         cmocka_unit_test(run_folder_that_cannot_be_opened_after_creation_is_removed),

@@ -498,8 +498,8 @@ static void step_marks_beyond_the_size_budget_are_dropped_and_counted(void **sta
     assert_int_equal(b.steps + b.left_out, written);
     assert_int_equal(b.left_out, st.marks_left_out);
     assert_int_equal(st.blocks_lost, 0);
-    /* Steps may use RATE bytes per second. At the start they may also use half of the largest
-     * burst: 4 * RATE bytes. Epochs use a small part of the budget. */
+    /* Steps may use RATE bytes per second. At the start, steps may also use 4 * RATE bytes, which
+     * is half of the largest burst. Epochs use a small part of the budget. */
     assert_true(b.steps * BUDGET_TEXT <= (4 + SECONDS) * RATE);
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }

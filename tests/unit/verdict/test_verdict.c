@@ -49,7 +49,7 @@ static void feed_line(size_t n, uint64_t start, uint64_t per_second)
         verdict_update(&v, (int64_t)i * SECOND, start + per_second * i + noise(i) * MB / 10);
 }
 
-static void empty_series_is_undecided_with_a_reason(void **state)
+static void verdict_on_an_empty_series_is_undecided_with_a_reason(void **state)
 {
     (void)state;
     judge();
@@ -59,7 +59,7 @@ static void empty_series_is_undecided_with_a_reason(void **state)
     assert_false(r.rate_bytes_per_min.known);
 }
 
-static void single_reading_is_undecided_because_more_are_required(void **state)
+static void verdict_on_a_single_reading_is_undecided(void **state)
 {
     (void)state;
     verdict_update(&v, 5, 100 * MB);
@@ -69,7 +69,7 @@ static void single_reading_is_undecided_because_more_are_required(void **state)
     assert_true(r.peak_bytes == 100e6);
 }
 
-static void constant_memory_is_stable(void **state)
+static void constant_memory_is_judged_stable(void **state)
 {
     (void)state;
     for (int i = 0; i < 1000; i++)
@@ -79,7 +79,7 @@ static void constant_memory_is_stable(void **state)
     assert_true(r.floor_first_bytes == r.floor_last_bytes);
 }
 
-static void readings_of_zero_bytes_are_undecided_unless_zero_is_valid(void **state)
+static void zero_byte_readings_are_judged_undecided_unless_zero_is_valid(void **state)
 {
     struct verdict_options o = {.zero_is_memory = true};
 
@@ -183,7 +183,7 @@ static void verdict_options_out_of_range_are_refused(void **state)
         assert_int_equal(verdict_init(&v, &bad[i]), -EINVAL);
 }
 
-static void long_linear_growth_is_leaking_with_the_right_rate(void **state)
+static void long_linear_growth_is_judged_leaking_with_the_right_rate(void **state)
 {
     (void)state;
     feed_line(3600, 2000 * MB, MB / 2);
@@ -195,7 +195,7 @@ static void long_linear_growth_is_leaking_with_the_right_rate(void **state)
     assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
-static void early_growth_without_marks_is_undecided_with_decision_time(void **state)
+static void early_growth_without_marks_is_undecided_but_has_decision_time(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
@@ -223,7 +223,7 @@ static void time_to_the_limit_is_shorter_if_memory_has_peaks(void **state)
     assert_in_range((int)r.oom.eta_s_high, 2000, 3700);
 }
 
-static void start_up_growth_that_flattens_is_plateaued(void **state)
+static void start_up_growth_that_flattens_is_judged_plateaued(void **state)
 {
     (void)state;
     for (int i = 0; i < 3600; i++)
@@ -258,7 +258,7 @@ static void memory_with_temporary_spikes_is_judged_spiking(void **state)
     assert_int_equal(r.word, VERDICT_SPIKING);
 }
 
-static void rise_back_to_an_earlier_level_is_not_a_leak(void **state)
+static void rise_back_to_an_earlier_level_is_not_judged_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -270,7 +270,7 @@ static void rise_back_to_an_earlier_level_is_not_a_leak(void **state)
     }
 }
 
-static void fast_growth_after_a_flat_phase_is_leaking_after_90_s(void **state)
+static void fast_growth_after_a_flat_phase_is_judged_leaking_after_90_s(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -282,7 +282,7 @@ static void fast_growth_after_a_flat_phase_is_leaking_after_90_s(void **state)
     assert_true(fabs(r.onset_s - 600) < 30);
 }
 
-static void small_growth_after_a_flat_phase_is_undecided(void **state)
+static void small_growth_after_a_flat_phase_is_judged_undecided(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -348,7 +348,7 @@ static void filling_verdict_just_after_the_epoch_has_a_decision_step(void **stat
     assert_true(r.forecast.decided_at_s > 83 * 2);
 }
 
-static void growth_that_ends_with_the_first_epoch_is_plateaued(void **state)
+static void growth_that_ends_with_the_first_epoch_is_judged_plateaued(void **state)
 {
     (void)state;
     feed_steps(249, 83, 100 * MB, 83);
@@ -378,7 +378,7 @@ static void evidence_names_the_evaluation_at_which_growth_ended(void **state)
     assert_string_equal(verdict_boundary_name(r.growth_ended.at), "an evaluation");
 }
 
-static void growth_that_continues_after_the_first_epoch_is_leaking(void **state)
+static void growth_that_continues_after_first_epoch_is_judged_leaking(void **state)
 {
     (void)state;
     feed_steps(200, 1000, 100 * MB, 83);
@@ -387,7 +387,7 @@ static void growth_that_continues_after_the_first_epoch_is_leaking(void **state)
     assert_true(fabs(r.rate_bytes_per_step.value / 100e6 - 1) < 0.05);
 }
 
-static void early_growth_with_steps_but_without_epochs_is_filling(void **state)
+static void early_growth_with_steps_but_no_epochs_is_judged_filling(void **state)
 {
     (void)state;
     feed_steps(80, 1000, 100 * MB, 0);
@@ -396,7 +396,7 @@ static void early_growth_with_steps_but_without_epochs_is_filling(void **state)
     assert_true(has_evidence(VERDICT_SAID_EPOCH_UNKNOWN));
 }
 
-static void memory_that_stays_higher_after_each_evaluation_is_stepping(void **state)
+static void memory_rising_at_each_evaluation_is_judged_stepping(void **state)
 {
     uint64_t level = 2000 * MB;
 
@@ -420,7 +420,7 @@ static void memory_that_stays_higher_after_each_evaluation_is_stepping(void **st
 /* Steps take 1/8 s, and memory is sampled every 0.2 s. After every 25 steps, an evaluation takes
  * one second. After the last sample within an evaluation, the evaluation allocates 30 MB that are
  * never freed. */
-static void growth_after_the_last_sample_of_an_evaluation_is_stepping(void **state)
+static void growth_after_last_sample_of_evaluation_is_judged_stepping(void **state)
 {
     int64_t t = 0, sampled = 0;
     uint64_t held = 500 * MB;
@@ -446,7 +446,7 @@ static void growth_after_the_last_sample_of_an_evaluation_is_stepping(void **sta
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void growth_only_at_frequent_events_is_stepping(void **state)
+static void growth_only_at_frequent_events_is_judged_stepping(void **state)
 {
     (void)state;
     for (int even = 0; even < 2; even++) {
@@ -537,7 +537,7 @@ static void verdict_on_a_step_table_has_rates_per_step_but_no_times(void **state
     assert_false(r.growth_ended.has_t);
 }
 
-static void growing_step_table_is_first_filling_and_then_leaking(void **state)
+static void growing_step_table_is_judged_filling_and_then_leaking(void **state)
 {
     struct verdict_options o = {.steps_per_epoch = 83};
 
@@ -644,7 +644,8 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
         assert_int_equal(tree.word, VERDICT_LEAKING);
         assert_true(tree.has_grower);
         assert_ptr_equal(all[tree.grower].result, &results[1]);
-        /* A process that has just started is listed before or after a process with a verdict. */
+        /* The list contains a process with a verdict and one that has just started, in both orders.
+         */
         for (int i = 0; i < 2; i++)
             calm[i] = (struct verdict_member){
                 .result = &results[(i + turn) % 2 ? 2 : 0], .rss_bytes = 1e9, .alive = true};
@@ -686,7 +687,7 @@ static void verdict_of_an_empty_process_tree_is_undecided(void **state)
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 /* Memory grows by 15 %, hidden by the noise of batches. */
-static void large_growth_within_larger_noise_is_undecided(void **state)
+static void large_growth_hidden_by_larger_noise_is_judged_undecided(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 40; i++)
@@ -709,7 +710,7 @@ static void evidence_text_about_one_sample_uses_the_singular(void **state)
         strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
-static void rate_relative_to_the_epoch_is_shown_only_if_epoch_rate_known(void **state)
+static void evidence_shows_a_relative_rate_only_if_epoch_rate_is_known(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
@@ -724,10 +725,10 @@ static void rate_relative_to_the_epoch_is_shown_only_if_epoch_rate_known(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(empty_series_is_undecided_with_a_reason),
-        TEST(single_reading_is_undecided_because_more_are_required),
-        TEST(constant_memory_is_stable),
-        TEST(readings_of_zero_bytes_are_undecided_unless_zero_is_valid),
+        TEST(verdict_on_an_empty_series_is_undecided_with_a_reason),
+        TEST(verdict_on_a_single_reading_is_undecided),
+        TEST(constant_memory_is_judged_stable),
+        TEST(zero_byte_readings_are_judged_undecided_unless_zero_is_valid),
         TEST(readings_of_zero_bytes_at_exit_do_not_lower_the_baseline),
         TEST(readings_with_earlier_times_are_dropped_and_counted),
         TEST(series_continues_after_the_clock_is_set_back_permanently),
@@ -735,29 +736,29 @@ int main(void)
         TEST(verdict_of_extreme_values_and_times_has_finite_numbers),
         TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
-        TEST(long_linear_growth_is_leaking_with_the_right_rate),
-        TEST(early_growth_without_marks_is_undecided_with_decision_time),
+        TEST(long_linear_growth_is_judged_leaking_with_the_right_rate),
+        TEST(early_growth_without_marks_is_undecided_but_has_decision_time),
         TEST(time_to_the_limit_is_shorter_if_memory_has_peaks),
-        TEST(start_up_growth_that_flattens_is_plateaued),
+        TEST(start_up_growth_that_flattens_is_judged_plateaued),
         TEST(slow_growth_after_large_start_up_growth_may_be_a_leak),
         TEST(memory_with_temporary_spikes_is_judged_spiking),
-        TEST(rise_back_to_an_earlier_level_is_not_a_leak),
-        TEST(fast_growth_after_a_flat_phase_is_leaking_after_90_s),
-        TEST(small_growth_after_a_flat_phase_is_undecided),
+        TEST(rise_back_to_an_earlier_level_is_not_judged_a_leak),
+        TEST(fast_growth_after_a_flat_phase_is_judged_leaking_after_90_s),
+        TEST(small_growth_after_a_flat_phase_is_judged_undecided),
         TEST(filling_verdict_in_the_first_epoch_forecasts_maximum_memory),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
         TEST(filling_verdict_just_after_the_epoch_has_a_decision_step),
-        TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
+        TEST(growth_that_ends_with_the_first_epoch_is_judged_plateaued),
         TEST(evidence_names_the_evaluation_at_which_growth_ended),
-        TEST(growth_that_continues_after_the_first_epoch_is_leaking),
-        TEST(early_growth_with_steps_but_without_epochs_is_filling),
-        TEST(memory_that_stays_higher_after_each_evaluation_is_stepping),
-        TEST(growth_after_the_last_sample_of_an_evaluation_is_stepping),
-        TEST(growth_only_at_frequent_events_is_stepping),
+        TEST(growth_that_continues_after_first_epoch_is_judged_leaking),
+        TEST(early_growth_with_steps_but_no_epochs_is_judged_filling),
+        TEST(memory_rising_at_each_evaluation_is_judged_stepping),
+        TEST(growth_after_last_sample_of_evaluation_is_judged_stepping),
+        TEST(growth_only_at_frequent_events_is_judged_stepping),
         TEST(time_to_the_limit_uses_the_latest_step_duration),
         TEST(evidence_and_result_agree_on_the_step_where_growth_ended),
         TEST(verdict_on_a_step_table_has_rates_per_step_but_no_times),
-        TEST(growing_step_table_is_first_filling_and_then_leaking),
+        TEST(growing_step_table_is_judged_filling_and_then_leaking),
         TEST(readings_after_the_end_of_training_are_ignored),
         TEST(computing_a_verdict_leaves_the_series_unchanged),
         TEST(many_events_do_not_overflow_the_event_table),
@@ -765,9 +766,9 @@ int main(void)
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
         TEST(tree_verdict_is_that_of_the_leaking_process),
         TEST(verdict_of_an_empty_process_tree_is_undecided),
-        TEST(large_growth_within_larger_noise_is_undecided),
+        TEST(large_growth_hidden_by_larger_noise_is_judged_undecided),
         TEST(evidence_text_about_one_sample_uses_the_singular),
-        TEST(rate_relative_to_the_epoch_is_shown_only_if_epoch_rate_known),
+        TEST(evidence_shows_a_relative_rate_only_if_epoch_rate_is_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

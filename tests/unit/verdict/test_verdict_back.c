@@ -39,7 +39,7 @@ static struct view view_of(const double *mb, size_t n)
 #define VIEW(...)                                                                                  \
     view_of((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
-static void memory_that_returns_to_an_earlier_level_is_not_growth(void **state)
+static void memory_returning_to_earlier_level_does_not_count_as_growth(void **state)
 {
     struct view dip = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 268, 270, 270, 270);
     struct view teeth = VIEW(530, 550, 570, 590, 600, 600, 600, 600, 530, 550, 570, 590, 600);
@@ -49,7 +49,7 @@ static void memory_that_returns_to_an_earlier_level_is_not_growth(void **state)
     assert_true(judge_returned_to_level(&teeth, 5e6));
 }
 
-static void rise_above_every_lasting_level_is_growth(void **state)
+static void rise_above_all_earlier_lasting_levels_counts_as_growth(void **state)
 {
     struct view beyond = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 269, 272, 275, 278);
     struct view spike = VIEW(270, 270, 290, 270, 270, 270, 270, 270, 270, 275, 280, 285, 290);
@@ -71,7 +71,7 @@ static void hold_at(struct view *w, double mb)
         w->low[i] = fmin(w->low[i], mb * 1e6);
 }
 
-static void memory_that_falls_back_to_the_same_baseline_is_not_growth(void **state)
+static void memory_falling_to_same_baseline_does_not_count_as_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 367, 367, 382, 382, 367, 378, 389, 400);
 
@@ -80,7 +80,7 @@ static void memory_that_falls_back_to_the_same_baseline_is_not_growth(void **sta
     assert_true(judge_same_baseline(&w, 7.7e6, 0.3 * 0.4e6));
 }
 
-static void rising_baseline_is_growth_despite_garbage_collection(void **state)
+static void rising_baseline_counts_as_growth_despite_garbage_collection(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 357, 372, 387, 402, 382, 397, 412, 427);
     struct view noisy = VIEW(300, 350, 310, 380, 320, 345, 330, 360, 340, 390, 350, 372, 360, 400);
@@ -115,10 +115,10 @@ static void growth_that_ends_with_the_first_epoch_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(memory_that_returns_to_an_earlier_level_is_not_growth),
-        TEST(rise_above_every_lasting_level_is_growth),
-        TEST(memory_that_falls_back_to_the_same_baseline_is_not_growth),
-        TEST(rising_baseline_is_growth_despite_garbage_collection),
+        TEST(memory_returning_to_earlier_level_does_not_count_as_growth),
+        TEST(rise_above_all_earlier_lasting_levels_counts_as_growth),
+        TEST(memory_falling_to_same_baseline_does_not_count_as_growth),
+        TEST(rising_baseline_counts_as_growth_despite_garbage_collection),
         TEST(linear_growth_past_the_epoch_is_a_leak_after_three_readings),
         TEST(growth_that_ends_with_the_first_epoch_is_not_a_leak),
     };

@@ -126,14 +126,14 @@ static uint64_t in_pieces(uint64_t step)
     return 500 * MB + step / 23 * 16 * MB;
 }
 
-static void growth_that_flattens_is_not_called_stepping(void **state)
+static void growth_that_flattens_is_not_judged_a_leak(void **state)
 {
     (void)state;
     run((struct program){.steps = 241, .pass = 60, .reads = 7, .bytes = copies});
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-static void steady_growth_over_few_epochs_is_leaking_and_not_stepping(void **state)
+static void steady_growth_over_few_epochs_is_judged_leaking_not_stepping(void **state)
 {
     static const unsigned READS[] = {2, 4, 6, 7};
 
@@ -145,7 +145,7 @@ static void steady_growth_over_few_epochs_is_leaking_and_not_stepping(void **sta
     }
 }
 
-static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
+static void growth_at_evaluations_3_readings_apart_is_judged_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -154,14 +154,14 @@ static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void steady_growth_between_evaluations_is_leaking(void **state)
+static void steady_growth_between_evaluations_is_judged_leaking(void **state)
 {
     (void)state;
     run((struct program){.steps = 200, .pass = 60, .eval_every = 20, .reads = 6, .bytes = even});
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void growth_at_evaluations_one_reading_apart_is_not_stepping(void **state)
+static void growth_at_evaluations_1_reading_apart_is_not_judged_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -169,7 +169,7 @@ static void growth_at_evaluations_one_reading_apart_is_not_stepping(void **state
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_released_by_garbage_collection_are_not_stepping(void **state)
+static void jumps_freed_by_garbage_collection_are_not_judged_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -177,7 +177,7 @@ static void jumps_released_by_garbage_collection_are_not_stepping(void **state)
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_that_get_smaller_at_each_evaluation_are_not_stepping(void **state)
+static void shrinking_jumps_at_evaluations_are_not_judged_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 240; steps += 10) {
@@ -199,25 +199,25 @@ static void assert_stepping_from(uint64_t (*bytes)(uint64_t), uint64_t from)
     }
 }
 
-static void memory_added_one_step_after_evaluations_is_stepping(void **state)
+static void memory_added_one_step_after_evaluations_is_judged_stepping(void **state)
 {
     (void)state;
     assert_stepping_from(in_two_parts, 64);
 }
 
-static void garbage_freed_after_evaluations_does_not_hide_stepping(void **state)
+static void garbage_freed_after_evaluations_keeps_the_stepping_verdict(void **state)
 {
     (void)state;
     assert_stepping_from(with_garbage, 84);
 }
 
-static void one_large_jump_among_equal_jumps_does_not_hide_stepping(void **state)
+static void one_large_jump_among_equal_jumps_keeps_the_stepping_verdict(void **state)
 {
     (void)state;
     assert_stepping_from(one_is_large, 124);
 }
 
-static void two_large_jumps_of_memory_among_tiny_ones_are_not_stepping(void **state)
+static void two_large_jumps_among_tiny_ones_are_not_judged_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 64; steps <= 240; steps += 3) {
@@ -238,7 +238,7 @@ static void growth_that_ends_after_the_third_epoch_is_not_a_leak(void **state)
     }
 }
 
-static void ended_job_with_growth_at_three_epoch_ends_is_stepping(void **state)
+static void ended_job_with_growth_at_3_epoch_ends_is_judged_stepping(void **state)
 {
     (void)state;
     run((struct program){.steps = 239, .pass = 60, .reads = 1, .bytes = each_epoch});
@@ -249,7 +249,7 @@ static void ended_job_with_growth_at_three_epoch_ends_is_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EPOCH);
 }
 
-static void leak_with_uneven_jumps_at_events_is_stepping(void **state)
+static void leak_with_uneven_jumps_at_events_is_judged_stepping(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -262,7 +262,7 @@ static void leak_with_uneven_jumps_at_events_is_stepping(void **state)
     }
 }
 
-static void leak_with_jumps_unrelated_to_events_is_not_stepping(void **state)
+static void leak_with_jumps_unrelated_to_events_is_not_judged_stepping(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -274,7 +274,7 @@ static void leak_with_jumps_unrelated_to_events_is_not_stepping(void **state)
 }
 
 /* Applies verdict_name_leak to a leak that was found in another series. */
-static void leak_is_called_stepping_if_memory_jumps_at_events(void **state)
+static void leak_is_judged_stepping_if_memory_jumps_at_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -300,7 +300,7 @@ static uint64_t taken_at_once(uint64_t step)
     return 500 * MB + (step > 2 ? 40 * MB : 0);
 }
 
-static void growth_that_ends_within_20_steps_is_plateaued(void **state)
+static void growth_that_ends_within_20_steps_is_judged_plateaued(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
@@ -310,7 +310,7 @@ static void growth_that_ends_within_20_steps_is_plateaued(void **state)
     assert_true(r.floor_first_bytes < 520e6 && r.floor_last_bytes > 539e6);
 }
 
-static void single_jump_in_the_first_steps_is_stable(void **state)
+static void memory_with_one_jump_in_the_first_steps_is_judged_stable(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = taken_at_once});
@@ -322,24 +322,24 @@ static void single_jump_in_the_first_steps_is_stable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(growth_that_flattens_is_not_called_stepping),
-        TEST(steady_growth_over_few_epochs_is_leaking_and_not_stepping),
-        TEST(growth_at_evaluations_three_readings_apart_is_stepping),
-        TEST(steady_growth_between_evaluations_is_leaking),
-        TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
-        TEST(jumps_released_by_garbage_collection_are_not_stepping),
-        TEST(jumps_that_get_smaller_at_each_evaluation_are_not_stepping),
-        TEST(memory_added_one_step_after_evaluations_is_stepping),
-        TEST(garbage_freed_after_evaluations_does_not_hide_stepping),
-        TEST(one_large_jump_among_equal_jumps_does_not_hide_stepping),
-        TEST(two_large_jumps_of_memory_among_tiny_ones_are_not_stepping),
+        TEST(growth_that_flattens_is_not_judged_a_leak),
+        TEST(steady_growth_over_few_epochs_is_judged_leaking_not_stepping),
+        TEST(growth_at_evaluations_3_readings_apart_is_judged_stepping),
+        TEST(steady_growth_between_evaluations_is_judged_leaking),
+        TEST(growth_at_evaluations_1_reading_apart_is_not_judged_stepping),
+        TEST(jumps_freed_by_garbage_collection_are_not_judged_stepping),
+        TEST(shrinking_jumps_at_evaluations_are_not_judged_stepping),
+        TEST(memory_added_one_step_after_evaluations_is_judged_stepping),
+        TEST(garbage_freed_after_evaluations_keeps_the_stepping_verdict),
+        TEST(one_large_jump_among_equal_jumps_keeps_the_stepping_verdict),
+        TEST(two_large_jumps_among_tiny_ones_are_not_judged_stepping),
         TEST(growth_that_ends_after_the_third_epoch_is_not_a_leak),
-        TEST(ended_job_with_growth_at_three_epoch_ends_is_stepping),
-        TEST(leak_with_uneven_jumps_at_events_is_stepping),
-        TEST(leak_with_jumps_unrelated_to_events_is_not_stepping),
-        TEST(leak_is_called_stepping_if_memory_jumps_at_events),
-        TEST(growth_that_ends_within_20_steps_is_plateaued),
-        TEST(single_jump_in_the_first_steps_is_stable),
+        TEST(ended_job_with_growth_at_3_epoch_ends_is_judged_stepping),
+        TEST(leak_with_uneven_jumps_at_events_is_judged_stepping),
+        TEST(leak_with_jumps_unrelated_to_events_is_not_judged_stepping),
+        TEST(leak_is_judged_stepping_if_memory_jumps_at_events),
+        TEST(growth_that_ends_within_20_steps_is_judged_plateaued),
+        TEST(memory_with_one_jump_in_the_first_steps_is_judged_stable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

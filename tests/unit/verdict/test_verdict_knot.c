@@ -51,7 +51,7 @@ static uint64_t a_curve_that_bends(uint64_t step)
 
 /* Growth since the end of the epoch is only 7 MB. The threshold of 20 MB applies to growth since
  * the start. */
-static void small_growth_after_epoch_is_leaking_if_all_growth_is_linear(void **state)
+static void small_growth_after_epoch_is_a_leak_if_all_growth_is_linear(void **state)
 {
     (void)state;
     run(75, 1, little_by_little);
@@ -60,7 +60,7 @@ static void small_growth_after_epoch_is_leaking_if_all_growth_is_linear(void **s
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void linear_growth_is_leaking_two_readings_after_first_epoch(void **state)
+static void linear_growth_is_judged_a_leak_2_readings_after_first_epoch(void **state)
 {
     (void)state;
     run(73, 6, little_by_little); /* Memory is read at steps 66 and 72. */
@@ -92,8 +92,8 @@ static void growth_that_flattens_before_the_epoch_end_is_not_a_leak(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_growth_after_epoch_is_leaking_if_all_growth_is_linear),
-        cmocka_unit_test(linear_growth_is_leaking_two_readings_after_first_epoch),
+        cmocka_unit_test(small_growth_after_epoch_is_a_leak_if_all_growth_is_linear),
+        cmocka_unit_test(linear_growth_is_judged_a_leak_2_readings_after_first_epoch),
         cmocka_unit_test(linear_growth_is_not_a_leak_right_after_the_first_epoch),
         cmocka_unit_test(growth_that_flattens_before_the_epoch_end_is_not_a_leak),
     };

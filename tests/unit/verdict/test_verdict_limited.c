@@ -108,7 +108,7 @@ static void container_that_stopped_growing_does_not_explain_new_growth(void **st
     assert_false(find(NULL));
 }
 
-static void growth_explained_by_a_container_that_just_filled_is_undecided(void **state)
+static void growth_in_a_container_that_just_filled_is_judged_undecided(void **state)
 {
     (void)state;
     run_container(4, STEPS);
@@ -122,7 +122,7 @@ static void growth_explained_by_a_container_that_just_filled_is_undecided(void *
 
 /* When the container is full, the process needs 500 MB, plus 4 MB for each of the container's 400
  * entries. */
-static void full_container_fits_only_if_the_memory_limit_is_high_enough(void **state)
+static void full_container_is_forecast_to_fit_only_below_memory_limit(void **state)
 {
     struct verdict_limit limit = {.known = true, .limit_bytes = 2200 * MB};
 
@@ -173,9 +173,8 @@ int main(void)
         cmocka_unit_test_setup(container_that_outgrows_process_memory_explains_no_growth, fresh),
         cmocka_unit_test_setup(container_without_a_limit_does_not_explain_growth, fresh),
         cmocka_unit_test_setup(container_that_stopped_growing_does_not_explain_new_growth, fresh),
-        cmocka_unit_test_setup(growth_explained_by_a_container_that_just_filled_is_undecided,
-                               fresh),
-        cmocka_unit_test_setup(full_container_fits_only_if_the_memory_limit_is_high_enough, fresh),
+        cmocka_unit_test_setup(growth_in_a_container_that_just_filled_is_judged_undecided, fresh),
+        cmocka_unit_test_setup(full_container_is_forecast_to_fit_only_below_memory_limit, fresh),
         cmocka_unit_test_setup(container_that_stopped_growing_explains_growth_that_ended, fresh),
         cmocka_unit_test_setup(container_with_a_limit_does_not_change_a_plateaued_verdict, fresh),
     };

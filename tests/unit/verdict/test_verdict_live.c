@@ -44,7 +44,7 @@ static struct verdict_result leaking(void)
                                    .floor_last_bytes = 170 * MB};
 }
 
-static void leaking_live_heap_makes_an_undecided_verdict_leaking(void **state)
+static void leaking_live_heap_turns_an_undecided_verdict_into_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
     char text[VERDICT_TEXT_MAX];
@@ -118,7 +118,7 @@ static void live_heap_does_not_change_a_verdict_of_a_leak(void **state)
 }
 
 /* Both series leak, and nearly all growth of the live heap occurs at evaluations. */
-static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
+static void leak_is_judged_stepping_if_the_live_heap_grows_at_events(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -140,7 +140,7 @@ static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
 }
 
 /* The epoch has ended for both series, but only the live heap clearly grows after it. */
-static void leaking_live_heap_makes_a_filling_verdict_leaking(void **state)
+static void leaking_live_heap_turns_a_filling_verdict_into_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -194,7 +194,7 @@ static void leaking_live_heap_with_constant_resident_memory_is_a_leak(void **sta
     }
 }
 
-static void plateaued_verdict_ignores_weak_evidence_of_a_heap_leak(void **state)
+static void weak_evidence_of_a_heap_leak_keeps_a_plateaued_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -223,8 +223,9 @@ static void noisy_resident_memory_does_not_contradict_a_heap_leak(void **state)
     (void)state;
     r.highest_floor_bytes = 535 * MB;
     r.rate_bytes_per_step = (struct verdict_interval){true, 0.7 * MB, 0.3 * MB, 1.1 * MB};
-    assert_false(
-        is_changed_by(r, &live)); /* the rate may be less than half that of the live heap */
+    assert_false(is_changed_by(
+        r,
+        &live)); /* the rate of resident memory may be less than half the rate of the live heap */
     r.rate_bytes_per_step.low = 0.4 * MB;
     assert_true(is_changed_by(r, &live));
 }
@@ -242,7 +243,7 @@ static void live_heap_without_leak_does_not_change_the_verdict(void **state)
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void undecided_verdict_ignores_weak_evidence_of_a_heap_leak(void **state)
+static void weak_evidence_of_a_heap_leak_keeps_an_undecided_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -279,17 +280,17 @@ static void heap_rates_are_compared_per_minute_if_steps_are_unknown(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaking_live_heap_makes_an_undecided_verdict_leaking),
+        cmocka_unit_test(leaking_live_heap_turns_an_undecided_verdict_into_leaking),
         cmocka_unit_test(evidence_from_the_live_heap_is_listed_first),
         cmocka_unit_test(small_growth_is_a_leak_if_live_and_resident_rates_agree),
         cmocka_unit_test(live_heap_does_not_change_a_verdict_of_a_leak),
-        cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
-        cmocka_unit_test(leaking_live_heap_makes_a_filling_verdict_leaking),
+        cmocka_unit_test(leak_is_judged_stepping_if_the_live_heap_grows_at_events),
+        cmocka_unit_test(leaking_live_heap_turns_a_filling_verdict_into_leaking),
         cmocka_unit_test(leaking_live_heap_with_constant_resident_memory_is_a_leak),
-        cmocka_unit_test(plateaued_verdict_ignores_weak_evidence_of_a_heap_leak),
+        cmocka_unit_test(weak_evidence_of_a_heap_leak_keeps_a_plateaued_verdict),
         cmocka_unit_test(noisy_resident_memory_does_not_contradict_a_heap_leak),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
-        cmocka_unit_test(undecided_verdict_ignores_weak_evidence_of_a_heap_leak),
+        cmocka_unit_test(weak_evidence_of_a_heap_leak_keeps_an_undecided_verdict),
         cmocka_unit_test(heap_rates_are_compared_per_minute_if_steps_are_unknown),
     };
 

@@ -206,7 +206,7 @@ static void growth_up_to_the_end_of_work_is_a_leak_despite_a_flat_exit(void **st
     verdict_work_ended(&v, worked_ns);
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
     assert_true(r.floor_last_bytes < 565 * MB);
-    /* too few samples lie between the end of work and the end of the job */
+    /* 30 of 63 s after the end of work are too long for an exit, so the end of work is ignored */
     verdict_work_ended(&v, worked_ns - 20 * A_SECOND * TICK);
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }

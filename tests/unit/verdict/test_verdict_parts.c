@@ -152,7 +152,7 @@ static void noise_estimate_ignores_a_trend(void **state)
     assert_true(fabs(fit_noise(x, y, 128) / 10 - 1) < 0.4);
 }
 
-static void growth_test_rarely_raises_an_alarm_on_random_blocks(void **state)
+static void growth_test_rarely_raises_an_alarm_on_blocks_without_growth(void **state)
 {
     int crossed = 0;
 
@@ -274,7 +274,7 @@ static void number_of_readings_held_back_is_limited(void **state)
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void exit_takes_at_most_half_of_a_short_series(void **state)
+static void exit_detection_drops_at_most_half_of_a_short_series(void **state)
 {
     int64_t t = 0;
 
@@ -360,13 +360,13 @@ int main(void)
         cmocka_unit_test(curve_fit_distinguishes_a_line_from_a_flattening_curve),
         cmocka_unit_test(theil_sen_slope_ignores_spikes),
         cmocka_unit_test(noise_estimate_ignores_a_trend),
-        cmocka_unit_test(growth_test_rarely_raises_an_alarm_on_random_blocks),
+        cmocka_unit_test(growth_test_rarely_raises_an_alarm_on_blocks_without_growth),
         cmocka_unit_test(growth_test_raises_an_alarm_on_growing_blocks_only),
         cmocka_unit_test(inverse_gaussian_median_equals_the_simulated_median),
         cmocka_unit_test(time_to_the_limit_is_infinite_without_growth),
         cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
         cmocka_unit_test_setup(number_of_readings_held_back_is_limited, fresh_tail),
-        cmocka_unit_test_setup(exit_takes_at_most_half_of_a_short_series, fresh_tail),
+        cmocka_unit_test_setup(exit_detection_drops_at_most_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
                                fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_but_not_from_a_live_series,

@@ -91,7 +91,7 @@ static void start_up_growth_longer_than_the_first_epoch_is_not_a_leak(void **sta
 
 /* With 0.9 MB/step after the epoch, growth is too slow to be a leak before the second epoch has
  * ended. */
-static void growth_that_slows_after_the_first_epoch_is_undecided(void **state)
+static void growth_that_slows_after_the_first_epoch_is_judged_undecided(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS * 3 / 2; s++)
@@ -158,7 +158,7 @@ static void pause_between_regular_jumps_is_not_the_end_of_growth(void **state)
     }
 }
 
-static void growth_that_ended_is_plateaued_8_steps_after_the_first_epoch(void **state)
+static void growth_end_is_recognized_8_steps_after_the_first_epoch(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS + 8; s++)
@@ -176,12 +176,12 @@ int main(void)
         TEST(growth_at_each_epoch_end_is_judged_stepping),
         TEST(linear_growth_that_is_slower_after_the_epoch_is_a_leak),
         TEST(start_up_growth_longer_than_the_first_epoch_is_not_a_leak),
-        TEST(growth_that_slows_after_the_first_epoch_is_undecided),
+        TEST(growth_that_slows_after_the_first_epoch_is_judged_undecided),
         TEST(noisy_growth_beyond_the_first_epoch_is_a_leak),
         TEST(growth_that_ends_soon_after_the_first_epoch_is_not_a_leak),
         TEST(linear_growth_soon_after_the_first_epoch_may_be_a_leak),
         TEST(pause_between_regular_jumps_is_not_the_end_of_growth),
-        TEST(growth_that_ended_is_plateaued_8_steps_after_the_first_epoch),
+        TEST(growth_end_is_recognized_8_steps_after_the_first_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

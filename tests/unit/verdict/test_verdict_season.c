@@ -91,7 +91,7 @@ static uint64_t spikes_and_a_step(uint64_t step)
     return step >= 120 ? 460 * MB : spikes(step);
 }
 
-static void sawtooth_on_a_rising_baseline_is_leaking(void **state)
+static void sawtooth_on_a_rising_baseline_is_judged_leaking(void **state)
 {
     (void)state;
     run(8 * PASS, true, rising_teeth);
@@ -119,7 +119,7 @@ static void rising_sawtooth_of_a_running_job_is_a_leak_after_five_epochs(void **
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-static void sawtooth_on_a_level_baseline_is_spiking(void **state)
+static void sawtooth_on_a_level_baseline_is_judged_spiking(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 8 * PASS; steps += 7) {
@@ -179,7 +179,7 @@ static void evidence_text_distinguishes_rising_from_equal_epochs(void **state)
                         "each epoch releases the 100 MiB that it adds");
 }
 
-static void series_that_ends_in_a_spike_is_spiking_and_not_plateaued(void **state)
+static void series_that_ends_in_a_spike_is_judged_spiking_not_plateaued(void **state)
 {
     (void)state;
     /* An envelope slot first holds one step, then two. */
@@ -201,13 +201,13 @@ static void lasting_rise_among_spikes_is_judged_plateaued(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(sawtooth_on_a_rising_baseline_is_leaking, fresh),
+        cmocka_unit_test_setup(sawtooth_on_a_rising_baseline_is_judged_leaking, fresh),
         cmocka_unit_test_setup(rising_sawtooth_of_a_running_job_is_a_leak_after_five_epochs, fresh),
-        cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
+        cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_judged_spiking, fresh),
         cmocka_unit_test_setup(sawtooth_is_not_a_leak_if_the_baseline_stops_rising, fresh),
         cmocka_unit_test_setup(epochs_are_compared_only_if_memory_repeats_with_each_epoch, fresh),
         cmocka_unit_test_setup(evidence_text_distinguishes_rising_from_equal_epochs, fresh),
-        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_and_not_plateaued, fresh),
+        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_judged_spiking_not_plateaued, fresh),
         cmocka_unit_test_setup(lasting_rise_among_spikes_is_judged_plateaued, fresh),
     };
 

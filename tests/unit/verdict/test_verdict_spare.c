@@ -60,7 +60,7 @@ static void apply_figures(void)
     verdict_apply_free(&r, &v, &live, &in_use, &spare);
 }
 
-static void growth_that_the_allocator_retains_is_plateaued(void **state)
+static void growth_retained_by_the_allocator_is_judged_plateaued(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -135,7 +135,7 @@ static void allocator_counts_do_not_change_a_decided_verdict(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(growth_that_the_allocator_retains_is_plateaued),
+        TEST(growth_retained_by_the_allocator_is_judged_plateaued),
         TEST(growth_outside_the_allocator_keeps_the_verdict_undecided),
         TEST(growth_of_the_live_heap_keeps_the_verdict_undecided),
         TEST(leak_becomes_undecided_if_the_allocator_retains_the_growth),

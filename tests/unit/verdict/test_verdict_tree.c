@@ -109,7 +109,7 @@ static void undecided_processes_are_judged_by_total_growth(void **state)
     assert_int_equal(t.flat[0].count, 1);
 }
 
-static void job_leaks_if_the_tree_leaks_but_no_remaining_process_does(void **state)
+static void job_is_judged_leaking_if_only_the_sum_over_processes_leaks(void **state)
 {
     const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
     struct verdict_member one = member(&passing, 120 * MB), stays;
@@ -142,7 +142,7 @@ static void job_growth_rate_is_the_sum_over_all_leaking_processes(void **state)
 }
 
 /* Shared pages are included in the growth of both processes, but leak only once. */
-static void growth_rate_of_possibly_shared_memory_is_counted_once(void **state)
+static void growth_rate_of_a_tree_counts_possibly_shared_memory_once(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     const double unique[] = {0, 20 * MB};
@@ -202,9 +202,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaced_worker_does_not_change_the_verdict_on_the_tree),
         cmocka_unit_test(undecided_processes_are_judged_by_total_growth),
-        cmocka_unit_test(job_leaks_if_the_tree_leaks_but_no_remaining_process_does),
+        cmocka_unit_test(job_is_judged_leaking_if_only_the_sum_over_processes_leaks),
         cmocka_unit_test(job_growth_rate_is_the_sum_over_all_leaking_processes),
-        cmocka_unit_test(growth_rate_of_possibly_shared_memory_is_counted_once),
+        cmocka_unit_test(growth_rate_of_a_tree_counts_possibly_shared_memory_once),
         cmocka_unit_test(shared_pages_that_become_private_are_not_called_a_leak),
         cmocka_unit_test(new_memory_in_workers_that_share_pages_is_called_a_leak),
     };
