@@ -166,7 +166,7 @@ def test_detach_removes_hooks_left_by_a_killed_ebb(python, installed, open_folde
         assert alive(job.pid)
 
 
-def test_detach_of_a_never_attached_process_is_refused(installed):
+def test_detach_is_refused_if_the_process_was_never_attached(installed):
     with program(BUSY) as job:
         result = run_ebb("detach", job.pid, program=str(installed.program))
         assert result.returncode == 2 and "not attached" in result.stderr
@@ -179,7 +179,7 @@ def test_detach_of_a_never_attached_process_needs_no_python_code(python, install
         assert result.returncode == 2 and "not attached" in result.stderr
 
 
-def test_detach_after_a_timed_attach_is_refused_as_not_attached(attach, installed):
+def test_detach_is_refused_after_a_timed_attach_has_ended(attach, installed):
     with program(BUSY) as job:
         assert attach("--for", "100ms", job.pid).returncode == 0
         result = run_ebb("detach", job.pid, program=str(installed.program))
@@ -199,7 +199,7 @@ def test_attach_to_an_already_attached_process_is_refused(attach, installed, ope
         assert refused(attach(job.pid), "already", f"ebb detach {job.pid}")
 
 
-def test_attach_command_with_all_option_includes_child_processes(attach, installed):
+def test_option_all_of_attach_includes_child_processes(attach, installed):
     code = """
         import os, sys, time
         kids = [os.fork() for _ in range(2)] if len(sys.argv) == 1 else []
@@ -217,7 +217,7 @@ def test_attach_command_with_all_option_includes_child_processes(attach, install
         assert started == stopped
 
 
-def test_attach_works_if_a_renamed_interpreter_file_was_deleted(attach, installed, tmp_path):
+def test_attach_works_if_the_interpreter_was_renamed_and_deleted(attach, installed, tmp_path):
     if not os.path.exists("/usr/bin/python3"):
         pytest.skip("the Python to copy is missing")
     copy = tmp_path / "renamed"
@@ -229,7 +229,7 @@ def test_attach_works_if_a_renamed_interpreter_file_was_deleted(attach, installe
         assert installed.notes()[0] == f"start {job.pid}"
 
 
-def test_ctrl_c_cancels_attach_while_the_program_runs_a_c_call(installed, open_folder):
+def test_ctrl_c_cancels_attach_while_the_program_is_in_c_code(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -305,7 +305,7 @@ def test_guard_option_lets_the_guard_stop_an_attached_job(attach):
 # ---- refused processes ----
 
 
-def test_attach_refuses_invalid_pids_and_programs_other_than_python(attach):
+def test_attach_refuses_invalid_pids_and_non_python_programs(attach):
     assert refused(attach("2147483647"), "there is no process")
     assert attach("x").returncode == attach("-1").returncode == attach("0").returncode == 2
     sleeper = subprocess.Popen(["sleep", "600"])
@@ -362,7 +362,7 @@ def test_attach_command_refuses_a_traced_process(attach):
         assert refused(results[0], "is traced by")
 
 
-def test_attach_command_refuses_a_process_in_seccomp_sandbox(attach):
+def test_attach_command_refuses_a_process_in_a_seccomp_sandbox(attach):
     code = """
         import ctypes, struct
         libc = ctypes.CDLL(None)
@@ -441,7 +441,7 @@ def test_stack_command_prints_functions_and_lines(python, installed):
 
 
 @every_python
-def test_stack_command_prints_whole_stacks_while_threads_come_and_go(python, installed):
+def test_stack_command_prints_whole_stacks_while_threads_start_and_end(python, installed):
     code = """
         import sys, threading
         done = []

@@ -102,7 +102,7 @@ def start_ebb(installed, folder, pid):
                             preexec_fn=forbid_ptrace, **USER)
 
 
-def test_attach_works_without_ptrace_if_ebb_attach_variable_is_set(installed, folder):
+def test_attach_works_without_ptrace_if_the_job_opted_in(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "attach", "--for", "300ms", process.pid)
         assert result.returncode == 0, result.stderr
@@ -112,7 +112,7 @@ def test_attach_works_without_ptrace_if_ebb_attach_variable_is_set(installed, fo
         assert process.communicate()[0] == "finished\n" and process.returncode == 0
 
 
-def test_attach_without_ptrace_is_refused_if_ebb_attach_is_not_set(installed, folder):
+def test_attach_without_ptrace_is_refused_if_the_job_did_not_opt_in(installed, folder):
     with job(installed, folder, opts_in="0") as process:
         result = ebb(installed, folder, "attach", process.pid)
         assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")
@@ -131,7 +131,7 @@ def test_detach_without_ptrace_removes_hooks_left_by_a_killed_ebb(installed, fol
         assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
 
 
-def test_ctrl_c_cancels_attach_while_the_interpreter_lock_is_held(installed, folder):
+def test_ctrl_c_cancels_attach_while_the_job_holds_the_gil(installed, folder):
     with job(installed, folder, code=LOCKED) as process:
         with start_ebb(installed, folder, process.pid) as attached:
             assert "does not answer" in attached.stderr.readline()
@@ -148,7 +148,7 @@ def test_ctrl_c_cancels_attach_while_the_interpreter_lock_is_held(installed, fol
 
 
 @pytest.mark.parametrize("what", ["open folder", "socket of another process", "left socket"])
-def test_attach_command_ignores_a_socket_owned_by_another_process(what, installed, folder):
+def test_attach_ignores_a_socket_that_may_not_belong_to_the_job(what, installed, folder):
     with job(installed, folder) as process, job(installed, folder) as other:
         path = folder / "ebb" / f"attach.{process.pid}"
         wait_for(path.exists, "the socket")

@@ -164,7 +164,7 @@ def test_census_of_a_launcher_shows_one_table_per_rank(job):
     assert [p["pid"] for p in doc["processes"]] == [rank]
 
 
-def test_census_without_the_python_package_prints_one_error_line(job):
+def test_census_of_a_job_that_is_not_python_prints_one_error_line(job):
     job.start("sleep", "1000")
     try:
         for operand in (job.folder, job.facts()["pid"]):
@@ -220,7 +220,7 @@ def test_census_command_shows_last_stored_census_of_a_finished_run(job):
         assert grown == 5
 
 
-def test_census_error_for_a_run_without_any_census_has_advice(job):
+def test_census_of_an_ended_run_without_a_census_prints_advice(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),
@@ -248,7 +248,7 @@ def test_census_of_a_nonexistent_pid_is_refused():
     assert refused_with(run_ebb("census", "2147483646"), "census: ", "no process 2147483646")
 
 
-def test_census_of_a_process_without_ebb_prints_one_error_line():
+def test_census_of_a_process_not_under_ebb_prints_one_error_line():
     assert refused(run_ebb("census", os.getpid()),
                    f"census: process {os.getpid()} does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 

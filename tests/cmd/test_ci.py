@@ -47,7 +47,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_leaking_job_exits_with_3_under_the_option_fail_on_leak(run, job, tmp_path):
+def test_option_fail_on_leak_makes_a_leaking_job_exit_with_3(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -58,7 +58,7 @@ def test_leaking_job_exits_with_3_under_the_option_fail_on_leak(run, job, tmp_pa
     assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
 
 
-def test_healthy_job_exits_with_0_under_the_option_fail_on_undecided(run, job, tmp_path):
+def test_option_fail_on_undecided_lets_a_healthy_job_exit_with_0(run, job, tmp_path):
     result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
     assert (result.returncode, result.stderr) == (0, "")
     assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
@@ -71,11 +71,11 @@ def test_junit_file_marks_an_undecided_job_as_skipped(run, tmp_path):
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_fail_on_undecided_makes_ebb_exit_with_3_for_a_short_job(run):
+def test_option_fail_on_undecided_makes_a_short_job_exit_with_3(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_failed_job_keeps_its_status_under_option_fail_on_undecided(run, tmp_path):
+def test_option_fail_on_undecided_keeps_the_status_of_a_failed_job(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")
@@ -103,7 +103,7 @@ def test_unwritable_junit_file_is_refused_before_the_job_starts(ebb, tmp_path, o
     assert not started.exists()
 
 
-def test_unknown_value_of_the_fail_on_option_is_refused(ebb, tmp_path):
+def test_unknown_value_of_option_fail_on_is_refused(ebb, tmp_path):
     assert refused(ebb("run", "--fail-on", "leek", "--", "true", cwd=tmp_path),
                    'run: --fail-on: "leek" is not one of leak|undecided', status=125)
 
@@ -133,7 +133,7 @@ def test_compare_command_fails_if_the_newer_run_leaks(compare):
     assert result.stdout.startswith("worse: The change made it worse")
 
 
-def test_compare_command_fails_if_the_peak_is_higher(compare):
+def test_compare_command_fails_if_the_newer_run_has_a_higher_peak(compare):
     result = compare((0,), (0, 1200))
     assert result.returncode == 1
     assert result.stdout.startswith("worse: The peak is higher.")
@@ -154,7 +154,7 @@ def test_comparison_of_short_runs_is_undecided(compare):
     assert (result.returncode, result.stdout.split(":")[0]) == (3, "undecided")
 
 
-def test_compare_json_gives_the_reasons_for_a_worse_result(compare):
+def test_compare_json_has_the_reasons_why_a_run_is_worse(compare):
     gate = json.loads(compare((0,), (0.2, 1200), "--json").stdout)["gate"]
     assert gate["result"] == "worse" and gate["growth_is_worse"] and gate["peak_is_worse"]
 
@@ -198,7 +198,7 @@ def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, c
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_passes_ebb_fail_on_to_ebb_run(tmp_path, fail_on, status):
+def test_gitlab_template_turns_variable_ebb_fail_on_into_an_option(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

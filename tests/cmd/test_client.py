@@ -221,7 +221,7 @@ def list_of(server, active=(), ended=()):
     server.say("GET /api/v1/jobs", answer)
 
 
-def test_jobs_table_shows_state_and_memory_and_verdict_in_columns(server, client):
+def test_jobs_table_aligns_state_memory_and_verdict_in_columns(server, client):
     queued = {**JOB, "id": 18, "state": "queued", "started_s": None, "memory": None,
               "verdict": None, "progress": None, "waits_for": "waits for memory: needs 24 GiB"}
     list_of(server, [queued, JOB], [DONE])
@@ -321,7 +321,7 @@ def test_show_command_prints_every_field_of_a_job(server, client, golden):
 
 @pytest.mark.parametrize("doc", [{}, [], {"id": "x", "state": 5, "memory": [], "progress": "no",
                                           "changes": {"a": 1}, "command": "true"}])
-def test_show_command_survives_values_of_the_wrong_type(server, client, doc):
+def test_show_command_survives_a_response_with_values_of_wrong_type(server, client, doc):
     server.say("GET /api/v1/jobs/16", reply(doc))
     assert client("show", 16).returncode == 0
 
@@ -430,7 +430,7 @@ def test_cancel_command_skips_finished_jobs_and_cancels_the_rest(server, client)
     assert len(server.asked) == 2
 
 
-def test_checkpoint_and_rerun_commands_send_the_right_requests(server, client):
+def test_checkpoint_and_rerun_commands_post_to_the_api_of_the_job(server, client):
     server.say("POST /api/v1/jobs/17/checkpoint", reply({}, 202))
     server.say("POST /api/v1/jobs/16/rerun", reply({**JOB, "id": 19}, 201))
     assert said(client("checkpoint", 17))
@@ -474,7 +474,7 @@ def busy():
     return reply({"error": {"status": 429, "message": "too many wait"}}, 429, {"Retry-After": "1"})
 
 
-def test_wait_command_polls_when_the_server_has_too_many_waiters(server, client):
+def test_wait_command_polls_while_too_many_requests_wait_at_the_server(server, client):
     answers = [reply(JOB), busy(), busy(), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
@@ -486,7 +486,7 @@ def test_polling_wait_command_returns_at_its_timeout(server, client):
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
 
-def test_logs_command_with_follow_polls_if_server_refuses_to_wait(server, client):
+def test_logs_command_with_follow_polls_while_the_server_is_busy(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
     refusals = [True, True]
 

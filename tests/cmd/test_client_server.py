@@ -90,7 +90,7 @@ def test_logs_command_with_follow_prints_new_output_of_a_running_job(client, tmp
     assert (follower.returncode, out, err) == (0, "two\n", "")
 
 
-def test_long_log_keeps_its_beginning_and_its_end(client):
+def test_first_and_last_part_of_a_long_log_are_kept(client):
     number = client.submit("--", "seq", "1", "100000")
     assert client("wait", "-q", number).returncode == 0
     result = client("logs", number)
@@ -112,7 +112,7 @@ def test_cancel_reason_of_a_running_job_is_stored(client):
     assert refused_with(client("cancel", number), "ended")
 
 
-def test_jobs_with_after_option_run_one_after_another(client):
+def test_option_after_starts_a_job_only_after_earlier_jobs_succeed(client):
     first = client.submit("--", "sh", "-c", "sleep 0.5")
     second = client.submit("--after", first, "--", "true")
     third = client.submit("--after", second, "--after", first, "--", "sh", "-c", "exit 4")
@@ -207,7 +207,7 @@ def waits_on(stack, server, number):
     return s
 
 
-def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
+def test_clients_poll_while_too_many_requests_wait_at_the_server(client, tmp_path):
     script = f"echo one; while [ ! -e {tmp_path}/gate ]; do sleep 0.1; done; echo two; exit 3"
     number = client.submit("--", "sh", "-c", script)
     client.wait_until(number, "running")
@@ -227,7 +227,7 @@ def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
     assert submitted.returncode == 125  # The job named by --after has failed.
 
 
-def test_server_and_clients_find_the_same_state_folder_by_default():
+def test_server_and_clients_use_the_folder_in_variable_ebb_state_dir():
     with serving() as server:
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0

@@ -37,7 +37,7 @@ def rows_of(doc):
 # ---- the verdict ----
 
 
-def test_leaking_rank_is_reported_as_different_from_its_peers(job):
+def test_leaking_rank_is_reported_as_different_from_other_ranks(job):
     doc, status = verdict_json(job(2, 4, 200, "leak=5"))
     assert status == 1
     assert doc["tree"]["verdict"] == "leaking"
@@ -78,7 +78,7 @@ def test_verdict_command_exits_with_0_if_no_node_of_a_job_leaks(job):
     assert doc["tree"]["leak"] is False and status == 0
 
 
-def test_early_growth_of_only_rank_0_is_called_filling(job):
+def test_growth_of_only_rank_0_in_first_epoch_is_called_filling(job):
     folder = job(2, 4, 200, "leak=0")
     doc, status = verdict_json(folder, "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3
@@ -105,7 +105,7 @@ def test_leak_on_one_gpu_makes_the_job_verdict_leaking(job):
         ("node-silent", (3, 2, 200, "silent=1")),
     ],
 )
-def test_summary_of_several_nodes_matches_expected_text(job, golden, tmp_path, name, given):
+def test_summary_of_a_job_on_several_nodes_matches_expected_text(job, golden, tmp_path, name, given):
     job(*given)
     show, watch = run_ebb("show", "123", cwd=tmp_path), run_ebb("watch", "123", cwd=tmp_path)
     assert show.returncode == watch.returncode == 0
@@ -123,7 +123,7 @@ def test_slurm_job_is_found_by_job_id_or_step_id_or_folder(job, tmp_path):
     assert run_ebb("verdict", cwd=tmp_path).stdout.splitlines()[0] == show["123.0"].splitlines()[0]
 
 
-def test_report_of_several_nodes_has_the_table_of_ranks(job):
+def test_report_of_a_job_on_several_nodes_has_a_table_of_ranks(job):
     folder = job(2, 2, 120, "leak=3")
     done = run_ebb("report", folder, "--text")
     assert "leaking in rank 3 of 4" in done.stdout and "outlier" in done.stdout
@@ -142,7 +142,7 @@ def test_heap_command_reads_the_node_folder_of_the_requested_rank(job):
     assert "--rank applies only" in run_ebb("heap", folder / "node-00", "--rank", "0").stderr
 
 
-def test_memory_request_of_a_healthy_job_is_based_on_earlier_runs(job, tmp_path):
+def test_suggested_memory_request_of_a_healthy_job_uses_earlier_runs(job, tmp_path):
     job(2, 4, 120)
     job(2, 8, 120, name="124.0")
     job(2, 8, 120, "leak=3", name="125.0")
@@ -218,7 +218,7 @@ def test_summary_names_the_failure_that_made_slurm_kill_other_nodes(job, tmp_pat
 # ---- bad input ----
 
 
-def test_node_with_a_damaged_recording_is_marked_in_its_row(job):
+def test_node_with_a_damaged_recording_is_shown_with_an_error(job):
     folder = job(2, 2, 120, "leak=3")
     path = folder / "node-00" / "trace.ebb"
     path.write_bytes(b"nothing of value" * 100)
@@ -262,7 +262,7 @@ def test_two_folders_with_the_same_node_number_are_reported(job):
     assert "several folders have this node number" in run_ebb("show", folder).stdout
 
 
-def test_newest_folder_is_used_if_a_node_has_several_folders(job):
+def test_newest_folder_of_a_restarted_node_is_used(job):
     folder = job(2, 2, 60, "lost=1")
     shutil.copytree(folder / "node-00", folder / "node-01.1")
     doc, _ = verdict_json(folder)
@@ -270,7 +270,7 @@ def test_newest_folder_is_used_if_a_node_has_several_folders(job):
     assert doc["nodes"][1]["restarts"] == 1
 
 
-def test_verdict_includes_late_nodes_and_nodes_without_steps(job):
+def test_verdict_includes_nodes_that_join_late_or_report_no_steps(job):
     doc, status = verdict_json(job(4, 2, 160, "leak=3", "late=1", "nosteps=2", "skew=3"))
     assert status == 1 and doc["ranks"][0]["rank"] == 3
     assert {node["state"] for node in doc["nodes"]} == {"ended"}
@@ -285,7 +285,7 @@ def test_nodes_without_a_folder_are_reported_as_missing(job):
     assert "1 missing" in run_ebb("show", folder).stdout
 
 
-def test_verdict_on_a_job_without_nodes_is_undecided(tmp_path):
+def test_verdict_before_any_node_has_written_is_undecided(tmp_path):
     (tmp_path / "job.json").write_text('{"format": 1, "job_id": "5", "nodes": 2}')
     done = run_ebb("verdict", tmp_path)
     assert done.returncode == 3

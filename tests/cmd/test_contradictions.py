@@ -48,7 +48,7 @@ def test_contradiction_check_finds_each_kind_of_contradiction(answers):
     assert len(found(**answers)) == 1
 
 
-def test_commands_agree_about_a_stored_run_of_each_ebb_version(tmp_path):
+def test_commands_agree_on_the_stored_run_of_each_ebb_version(tmp_path):
     ebb = os.environ["EBB_BINARY"]
     for kept in (ROOT / "tests" / "data" / "versions").glob("[0-9]*"):
         run = shutil.copytree(kept / "run", tmp_path / kept.name)

@@ -23,7 +23,7 @@ def sleeper(folder, text="while [ ! -e go ]; do sleep 0.05; done"):
 
 # ---- the start ----
 
-def test_detached_run_returns_at_once_and_sentinel_holds_the_lock(guarded):
+def test_lock_of_a_detached_job_is_held_until_the_job_ends(guarded):
     lock = Lock(guarded.folder / "lock")
     result = detach(guarded, *FAST, *sleeper(guarded.folder), lock=lock)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -100,14 +100,14 @@ def test_invalid_lock_fd_is_refused(tmp_path, fd):
     assert not list(tmp_path.iterdir())
 
 
-def test_lock_fd_option_is_refused_without_the_detached_option():
+def test_option_lock_fd_is_refused_without_option_detached():
     refused(run_ebb("run", "--no-record", "--lock-fd", 7, "--", "true"),
             "run: --lock-fd 7 requires --detached", 125)
 
 
 # ---- the end ----
 
-def test_detached_job_without_viewers_writes_all_its_output(guarded):
+def test_detached_job_can_write_megabytes_without_any_viewer(guarded):
     job = script(guarded.folder, """
         import os, sys
         for i in range(3000):
@@ -136,7 +136,7 @@ def test_detached_job_without_viewers_writes_all_its_output(guarded):
     assert start + newest.stat().st_size == doc["log"]["bytes"]
 
 
-def test_job_of_a_killed_supervisor_is_ended_and_marked_lost(guarded):
+def test_job_is_ended_and_marked_lost_if_the_supervisor_is_killed(guarded):
     lock = Lock(guarded.folder / "lock")
     assert detach(guarded, "--keep-on-exit", *sleeper(guarded.folder), lock=lock).returncode == 0
     lock.let_go()
@@ -316,7 +316,7 @@ def test_job_that_ignores_cancellation_is_killed_with_its_children(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
-def test_cancel_of_an_ended_job_does_not_change_its_end_cause(guarded):
+def test_cancelling_an_ended_job_does_not_change_the_end_cause(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
         while [ ! -e ready ]; do sleep 0.05; done
@@ -356,7 +356,7 @@ def test_checkpoint_request_is_accepted_while_the_guard_is_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_by_a_command_is_complete_once_done_file_exists(guarded):
+def test_checkpoint_command_is_complete_once_the_done_file_exists(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)

@@ -167,7 +167,7 @@ def test_diagnosis_text_and_json_agree(ebb, leaking):
         assert " ".join(advice["what"].split()) in words
 
 
-def test_diagnosis_of_a_restarted_job_uses_its_longest_segment(tmp_path):
+def test_diagnosis_of_a_restarted_job_uses_the_longest_segment(tmp_path):
     # The job takes ten more steps after its planned restart at step 200.
     job = JOB.replace("train(int(sys.argv[1])",
                       "train(10 if os.environ['EBB_SEGMENT'] == '1' else int(sys.argv[1])").replace(
@@ -192,7 +192,7 @@ def test_diagnosis_of_a_job_without_growth_names_no_cause(tmp_path):
     assert "a call site keeps" not in result.stderr
 
 
-def test_retention_is_not_diagnosed_from_a_single_heap_snapshot(tmp_path):
+def test_allocator_retention_is_not_diagnosed_from_one_heap_snapshot(tmp_path):
     # At this interval every block is sampled, so the result does not depend on the machine's speed.
     result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--run-dir",
                      tmp_path / "run", "--", PYTHON, write_job(tmp_path), "16", "keep")
@@ -201,7 +201,7 @@ def test_retention_is_not_diagnosed_from_a_single_heap_snapshot(tmp_path):
     assert found["retention"]["word"] not in ("likely", "nearly certain"), found["retention"]
 
 
-def test_growth_between_heap_snapshots_is_not_called_retention(tmp_path):
+def test_growth_between_heap_snapshots_is_not_allocator_retention(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "-q", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder, "--", PYTHON, write_job(tmp_path, SHORT),
@@ -273,7 +273,7 @@ def test_hypotheses_about_steps_are_untestable_without_marks(tmp_path):
         assert found[key]["absent"]
 
 
-def test_growth_at_startup_is_ignored_in_a_table_without_marks(tmp_path):
+def test_diagnosis_of_a_csv_table_ignores_growth_at_startup(tmp_path):
     doc = diagnosis(plain_table(tmp_path, until=300))
     assert doc["hypotheses"][0]["key"] == "no_growth"
     assert doc["growth_bytes"] < 20 * MIB
@@ -362,7 +362,7 @@ def test_diagnosis_escapes_control_codes_in_names(ebb, tmp_path):
     assert diagnosis(table, "--group", "name")["process"]["name"].startswith("\x1b")
 
 
-def test_diagnosis_of_a_process_without_ebb_prints_one_error_line(ebb):
+def test_diagnosis_of_a_process_not_under_ebb_prints_one_error_line(ebb):
     assert refused_with(ebb("diagnose", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 

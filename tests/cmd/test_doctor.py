@@ -115,7 +115,7 @@ def test_doctor_predicts_whether_a_job_gets_a_cgroup_and_a_limit(ebb, tmp_path):
     assert (guard["cgroup"] is not None) == bool(data and data["can_create"]), guard
 
 
-def test_doctor_command_advises_if_locked_memory_is_forbidden(ebb_as_nobody):
+def test_doctor_command_gives_advice_if_memory_cannot_be_locked(ebb_as_nobody):
     def forbid():
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     found = findings(ebb_as_nobody("doctor", "--json", preexec_fn=forbid))["locked memory"]
@@ -154,7 +154,7 @@ def test_doctor_command_warns_about_a_low_limit_on_open_files(ebb):
 
 
 @pytest.mark.parametrize("inside", ["lib/python3.11/site-packages", "lib/python3/dist-packages"])
-def test_doctor_finds_the_torch_installed_for_the_python_on_path(ebb, tmp_path, inside):
+def test_doctor_finds_the_torch_of_the_first_python_on_path(ebb, tmp_path, inside):
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python3"
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -192,7 +192,7 @@ def test_doctor_command_succeeds_if_python_is_missing(ebb, tmp_path):
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 
 
-def test_doctor_command_reports_files_that_a_copied_program_lacks(ebb, ebb_as_nobody):
+def test_doctor_reports_parts_missing_beside_a_copied_ebb_program(ebb, ebb_as_nobody):
     alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
     assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
     assert "make install" in alone["advice"]

@@ -33,6 +33,6 @@ def test_every_explain_page_belongs_to_a_diagnosis_code():
     assert set(re.findall(r"^### (.*)$", codes, re.M)) == set(CODES)
 
 
-def test_explain_suggests_the_most_similar_code_for_an_unknown_one(ebb):
+def test_explain_suggests_a_similar_code_for_an_unknown_code(ebb):
     assert refused(ebb("explain", "graph-kep"),
                    'explain: unknown code "graph-kep"; did you mean graph-kept?')

@@ -25,7 +25,7 @@ def test_heap_export_error_names_the_invalid_heap_file(ebb, tmp_path, content):
                         "heap.7.ebbheap")
 
 
-def test_heap_export_does_not_block_on_a_fifo_with_a_heap_file_name(ebb, tmp_path):
+def test_heap_export_does_not_block_on_a_fifo_named_like_a_heap_file(ebb, tmp_path):
     os.mkfifo(tmp_path / "heap.7.ebbheap")
     assert refused_with(ebb("export", str(tmp_path), "--collapsed"), "not a regular file")
 

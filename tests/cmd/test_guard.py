@@ -57,7 +57,7 @@ def test_guard_actions_are_in_run_json_and_recording(guarded):
     assert len(doc["end"]["last_samples"]) > 1
 
 
-def test_memory_freed_when_the_job_ends_is_recorded(guarded):
+def test_run_json_has_the_memory_freed_at_job_end(guarded):
     guarded.run(*LINES, *trainer("steps=10", "base_mib=90"))
     given = guarded.facts()["given_back"]
     assert given["gpus"] is not None
@@ -129,14 +129,14 @@ def stops_without_cgroup(result, doc):
     return True
 
 
-def test_no_cgroup_option_does_not_change_guard_actions(guarded):
+def test_guard_actions_are_the_same_under_option_no_cgroup(guarded):
     result = guarded.run(*LINES, "--no-cgroup", *trainer("steps=3000"))
     doc = guarded.facts()
     assert stops_without_cgroup(result, doc)
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_failed_cgroup_creation_does_not_change_guard_actions(guarded, open_folder, ebb_as_nobody):
+def test_guard_actions_are_the_same_if_no_cgroup_can_be_created(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -148,7 +148,7 @@ def test_failed_cgroup_creation_does_not_change_guard_actions(guarded, open_fold
 
 
 @pytest.mark.parametrize("where", [[], ["--no-cgroup"]], ids=["cgroup", "no cgroup"])
-def test_guard_detects_growth_across_short_lived_processes(guarded, where):
+def test_guard_detects_growth_of_a_job_with_short_lived_processes(guarded, where):
     job = script(guarded.folder, """
         import os, sys, time
         kept, begun = [bytearray(b"x") * (60 << 20)], time.monotonic()
@@ -272,14 +272,14 @@ def one_checkpoint(guarded, result, by):
     return True
 
 
-def test_checkpoint_requested_by_signal_is_confirmed_by_mark(guarded):
+def test_checkpoint_requested_by_signal_is_confirmed_by_a_mark(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1",
                          *trainer("steps=3000", "usr1=1", "hello=0", "checkpoint=saved"))
     assert one_checkpoint(guarded, result, "mark")
     assert int((guarded.folder / "saved").read_text()) > 0
 
 
-def test_checkpoint_requested_by_signal_is_confirmed_by_file(guarded):
+def test_checkpoint_requested_by_signal_is_confirmed_by_a_file(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1", "--checkpoint-done", "saved",
                          *trainer("steps=3000", "usr1=1", "marks=0", "checkpoint=saved"))
     assert one_checkpoint(guarded, result, "file")
@@ -404,7 +404,7 @@ def test_job_stopped_without_checkpoint_is_not_restarted(guarded):
     ("1s", ("base_mib=10",)),
     ("60M", ("base_mib=20", "leak_kib=1024")),
 ])
-def test_job_with_planned_restarts_completes_all_its_steps(guarded, every, leak):
+def test_job_with_planned_restarts_completes_all_steps(guarded, every, leak):
     result = guarded.run("--restart-every", every, "--max-restarts", "100", "--interval", "100ms",
                          *in_segments(3, *leak, "save_ms=20"))
     doc = guarded.facts()

@@ -139,7 +139,7 @@ def let_the_child_go(process, folder):
     (folder / "enough").touch()
 
 
-def test_sigterm_at_segment_end_prevents_restart(start, tmp_path):
+def test_sigterm_while_a_job_ends_for_a_restart_prevents_the_restart(start, tmp_path):
     process = start("--restart-every", "2steps", "--grace", f"{PATIENCE_S}s", job=LEAVES_A_CHILD)
     wait_for((tmp_path / "gone").exists, "the end of the first process")
     process.send_signal(signal.SIGTERM)
@@ -152,7 +152,7 @@ def test_sigterm_at_segment_end_prevents_restart(start, tmp_path):
     assert not (tmp_path / "again").exists()
 
 
-def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
+def test_ctrl_c_while_a_job_ends_for_a_restart_prevents_the_restart(start, tmp_path):
     master, slave = pty.openpty()
     process = start("--restart-every", "2steps", "--grace", f"{PATIENCE_S}s", job=LEAVES_A_CHILD,
                     stdin=slave, stdout=slave, stderr=slave, start_new_session=True,

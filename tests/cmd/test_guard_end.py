@@ -36,7 +36,7 @@ def family(folder):
 # ---- signals to ebb run ----
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_ebb_run_forwards_signals_and_waits_until_the_job_cleans_up(guarded, number):
+def test_ebb_run_forwards_signals_and_waits_for_the_job_to_clean_up(guarded, number):
     job = script(guarded.folder, """
         import os, signal, subprocess, sys, time
         def leave(number, frame):
@@ -158,7 +158,7 @@ def kept(guarded):
     return client
 
 
-def test_job_with_keep_on_exit_option_finishes_if_ebb_run_is_killed(guarded):
+def test_option_keep_on_exit_lets_the_job_finish_if_ebb_run_is_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -170,7 +170,7 @@ def test_job_with_keep_on_exit_option_finishes_if_ebb_run_is_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_job_with_keep_on_exit_option_outlives_a_killed_supervisor(guarded):
+def test_option_keep_on_exit_lets_the_job_outlive_a_killed_supervisor(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
@@ -185,7 +185,7 @@ def test_job_with_keep_on_exit_option_outlives_a_killed_supervisor(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_grandchildren_end_with_their_job_despite_keep_on_exit_option(guarded, victim):
+def test_grandchildren_end_with_the_job_despite_option_keep_on_exit(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")

@@ -103,13 +103,13 @@ time.sleep(1.5)
 """
 
 
-def test_limit_without_cgroup_counts_short_lived_children(guarded):
+def test_limit_without_a_cgroup_includes_short_lived_children(guarded):
     result = guarded.run("--no-cgroup", "--limit", "250M", "--", PYTHON, "-c", GENERATIONS)
     assert result.returncode == STOPPED, result.stderr
     assert guarded.facts()["end"]["cause_kind"] == "guard"
 
 
-def test_limit_without_cgroup_counts_pages_shared_by_fork_once(guarded):
+def test_limit_without_a_cgroup_counts_pages_shared_by_fork_once(guarded):
     result = guarded.run("--no-cgroup", "--limit", "300M", "--", PYTHON, "-c", SHARED)
     assert result.returncode == 0, result.stderr
     assert "term" not in acts(guarded.facts()) and "kill" not in acts(guarded.facts())
@@ -121,7 +121,7 @@ def is_on_disk(folder):
     return kind not in ("tmpfs", "ramfs")
 
 
-def test_limit_without_cgroup_ignores_mapped_files(guarded):
+def test_limit_without_a_cgroup_excludes_mapped_files(guarded):
     if not is_on_disk(guarded.folder):
         pytest.skip("files in this folder are kept in memory")
     result = guarded.run("--no-cgroup", "--limit", "200M", "--", PYTHON, "-c", MAPS_A_FILE)
@@ -129,7 +129,7 @@ def test_limit_without_cgroup_ignores_mapped_files(guarded):
     assert acts(guarded.facts()) == []
 
 
-def test_limit_without_cgroup_counts_shared_memory(guarded):
+def test_limit_without_a_cgroup_includes_shared_memory(guarded):
     result = guarded.run("--no-cgroup", "--limit", "200M", "--", PYTHON, "-c", SHARES)
     assert result.returncode == STOPPED, result.stderr
     assert guarded.facts()["end"]["cause_kind"] == "guard"
@@ -149,7 +149,7 @@ def test_limit_applies_to_a_job_that_left_its_cgroup(guarded):
     assert "has left the job's cgroup" in result.stderr
 
 
-def test_move_to_a_child_cgroup_is_not_reported_as_leaving_cgroup(guarded):
+def test_moving_to_a_child_cgroup_is_not_reported_as_leaving_the_cgroup(guarded):
     result = guarded.run("--limit", "200M", "--", PYTHON, "-c", DIVIDES, ROOT / "bench" / "guard")
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:

@@ -91,7 +91,7 @@ def test_run_summary_names_the_leaking_line(leaked):
     assert where(doc["heap"]["growing"][0]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_command_with_top_option_prints_fewer_rows(leaked):
+def test_option_top_of_heap_limits_the_number_of_rows(leaked):
     doc = heap(leaked.run, "--top", "1")
     assert len(doc["rows"]) == 1 < doc["row_count"]
     result = run_ebb("heap", leaked.run, "--top", "1")
@@ -114,7 +114,7 @@ def test_heap_rows_can_be_grouped_by_library(leaked):
     assert any("python" in library for library in libraries)
 
 
-def test_stacks_option_of_heap_shows_the_callers_of_each_row(leaked):
+def test_option_stacks_of_heap_shows_the_callers_of_each_row(leaked):
     result = run_ebb("heap", leaked.run, "--stacks", "--top", "1")
     assert re.search(r"job\.py:\d+ <module>", result.stdout)
 
@@ -143,7 +143,7 @@ def first_step(leaked):
     return heap(leaked.run)["steps"]["first"]
 
 
-def test_since_option_of_heap_shows_growth_after_the_given_step(leaked):
+def test_option_since_of_heap_shows_growth_after_the_given_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     doc = heap(leaked.run, "--since", middle)
@@ -155,7 +155,7 @@ def test_since_option_of_heap_shows_growth_after_the_given_step(leaked):
     assert "since" in run_ebb("heap", leaked.run, "--since", middle).stdout
 
 
-def test_diff_option_of_heap_accepts_one_range_or_two_steps(leaked):
+def test_option_diff_of_heap_accepts_one_range_or_two_steps(leaked):
     begin = first_step(leaked)
     docs = [heap(leaked.run, "--diff", f"{begin}..{LAST_STEP}"),
             heap(leaked.run, "--diff", begin, LAST_STEP)]
@@ -168,7 +168,7 @@ def test_diff_option_of_heap_accepts_one_range_or_two_steps(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
-def test_survivors_option_of_heap_excludes_blocks_newer_than_a_step(leaked):
+def test_option_survivors_of_heap_excludes_blocks_newer_than_a_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     held = []
@@ -207,7 +207,7 @@ def test_heap_command_refuses_contradicting_options(leaked, flags, said):
     assert refused(run_ebb("heap", leaked.run, *flags), f"heap: {said}")
 
 
-def test_pid_option_of_heap_selects_one_process(leaked):
+def test_option_pid_of_heap_selects_one_process(leaked):
     pid = facts(leaked.run)["pid"]
     assert heap(leaked.run, "--pid", pid) == heap(leaked.run)
     assert refused_with(run_ebb("heap", leaked.run, "--pid", pid + 1),
@@ -292,7 +292,7 @@ def test_heap_of_folder_without_heap_files_prints_one_error_line(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: no heap history found")
 
 
-def test_heap_of_a_process_without_ebb_prints_one_error_line():
+def test_heap_of_a_process_not_under_ebb_prints_one_error_line():
     assert refused_with(run_ebb("heap", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
@@ -327,7 +327,7 @@ def test_invalid_heap_intervals_are_refused(tmp_path, size):
                    f'run: --heap-interval: "{size}" is not a size from 4K to 1G', status=125)
 
 
-def test_small_objects_are_unprofiled_under_option_no_heap_python(tmp_path):
+def test_option_no_heap_python_disables_profiling_of_small_objects(tmp_path):
     result, _ = run_python(tmp_path, QUIET, flags=["--no-heap-python"])
     doc = heap(result.run)
     assert result.returncode == 0 and doc["cost"]["python"]["small_objects"] is False
@@ -430,7 +430,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_heap_command_with_an_interval_prints_until_the_job_ends(living):
+def test_option_every_of_heap_prints_tables_until_the_job_ends(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]

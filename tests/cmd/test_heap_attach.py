@@ -39,7 +39,7 @@ def is_clean(found):
 
 
 @not_sanitized
-def test_thousand_attach_cycles_with_busy_threads_leave_no_trace(short):
+def test_thousand_attaches_to_busy_threads_leave_nothing_behind(short):
     found = attaches(short, "threads", 1000)
     assert is_clean(found) and found["slots"] >= 4 and found["samples"] == 1, found
     assert found["tables"] == 1001
@@ -56,5 +56,5 @@ def test_blocks_allocated_before_attach_or_detach_can_be_freed_later(short):
 
 
 @not_sanitized
-def test_library_loaded_while_ebb_is_attached_is_sampled(short):
+def test_allocations_of_a_library_loaded_while_attached_are_sampled(short):
     assert is_clean(attaches(short, "plugin", 1, PROGRAMS / "module_plugin.so"))

@@ -59,7 +59,7 @@ def gpu_of(table, sample):
     return word & 0xFFFF
 
 
-def test_sample_of_a_large_gpu_block_has_its_device_index(receiver):
+def test_sample_of_a_large_gpu_block_has_the_device_index(receiver):
     lines, (table,) = run(receiver, "hold", "6")
     samples = gpu_samples(table)
     assert lines[0] == f"{6 * LARGE} 6 0"

@@ -88,7 +88,7 @@ def test_hooked_allocation_functions_behave_as_in_glibc(job, interval):
         assert job.table().header()["samples"] > 50
 
 
-def test_heap_table_has_the_pid_of_its_process_and_a_fixed_size(job):
+def test_heap_table_of_an_exited_process_has_a_complete_header(job):
     job.run("execs", "0", settings="interval=100000,python=0", check=True)
     (pid, table), = job.tables()
     header = table.header()
@@ -130,7 +130,7 @@ def test_forked_child_has_its_own_heap_table(job, way):
         assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
 
 
-def test_allocations_of_a_vfork_child_are_in_the_table_of_its_parent(job):
+def test_allocations_of_a_vfork_child_are_in_the_table_of_the_parent(job):
     result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
     parent = int(result.stdout.split()[0])
     (pid, table), = job.tables()
@@ -172,12 +172,12 @@ def test_thread_is_never_cancelled_inside_profiled_malloc(job):
     assert job.table().header()["samples"] > 0
 
 
-def test_job_with_a_seccomp_filter_that_kills_is_not_profiled(job):
+def test_job_that_sets_no_new_privs_is_not_profiled(job):
     assert job.run("confined", "sandbox", settings="interval=1000000", check=True).stdout == "0\n"
     assert job.tables() == []
 
 
-def test_job_with_a_file_size_limit_survives_unprofiled(job):
+def test_job_with_a_low_file_size_limit_runs_without_profiling(job):
     assert job.run("confined", "limit", settings="interval=1000000", check=True).stdout == "0\n"
     assert job.tables() == []
 

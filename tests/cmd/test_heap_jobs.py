@@ -99,7 +99,7 @@ def test_job_with_preloaded_allocator_is_profiled(tmp_path):
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 
-def test_program_started_without_ld_preload_runs_unprofiled(tmp_path):
+def test_program_that_unsets_ld_preload_before_exec_is_not_profiled(tmp_path):
     text = "import os, sys\n" \
            "if 'again' not in sys.argv:\n" \
            "    del os.environ['LD_PRELOAD']\n" \

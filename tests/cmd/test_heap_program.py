@@ -88,7 +88,7 @@ def test_heap_grouped_by_location_has_one_row_per_source_line(drawn):
     assert not any("place_count" in row for row in rows)
 
 
-def test_heap_grouped_by_program_has_one_row_per_program_function(drawn):
+def test_heap_grouped_by_program_has_one_row_per_user_function(drawn):
     first = heap(drawn.run, "--by", "program")["rows"][0]
     assert first["where"] == first["in_program"] and first["stacks"] >= PARTS
     assert first["where"]["function"].endswith("on_evaluate")
@@ -177,7 +177,7 @@ CALLED = "import os, plots\nkept = []\n{}\nfor _ in range(10):\n    call()\nos._
     (DECORATED, "load"), (GENERATOR, "tables"), (LAMBDA, "<lambda>"), (COMPREHENSION, "batch"),
     (INHERITED, "make"), (THREAD, "work")],
     ids=["decorated", "generator", "lambda", "comprehension", "inherited", "thread"])
-def test_first_heap_row_names_a_function_of_the_program(tmp_path, text, function):
+def test_first_heap_row_names_the_user_function_that_called_a_library(tmp_path, text, function):
     path = write(tmp_path, CALLED.format(text))
     first = heap(run_with(tmp_path, PYTHON, path).run)["rows"][0]
     own = first["in_program"]

@@ -177,7 +177,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kept", ["all", "some", "none"])
-def test_python_arena_is_live_while_it_contains_one_live_object(receiver, python, kept):
+def test_python_arena_with_at_least_one_live_object_is_counted(receiver, python, kept):
     with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
         made = int(job.line)
         counted = job.table.header()["python_arena_bytes"]

@@ -46,7 +46,7 @@ def test_invalid_websocket_handshake_is_refused(server, changes, status, sentenc
         assert sentence in json.loads(body)["error"]["message"]
 
 
-def test_third_viewer_of_a_server_for_two_viewers_is_refused():
+def test_viewer_beyond_the_maximum_number_is_refused():
     with Server(viewers=2) as server:
         first, second = Viewer(server), Viewer(server)
         with Viewer(server) as third:
@@ -58,7 +58,7 @@ def test_third_viewer_of_a_server_for_two_viewers_is_refused():
         second.socket.close()
 
 
-def test_frame_sent_together_with_the_handshake_is_processed(server):
+def test_websocket_frame_sent_with_the_handshake_is_processed(server):
     server.job(17, "running")
     with Viewer(server, early=frame(TEXT, b'{"job": 17}')) as viewer:
         assert viewer.message("job")["job"] == {"id": 17, "state": "running"}
@@ -84,7 +84,7 @@ def test_viewer_receives_only_subscribed_messages(server):
         assert nothing.want() == []
 
 
-def test_new_subscription_replaces_the_old_one(server):
+def test_new_subscription_replaces_the_previous_subscription(server):
     server.job(1, "running")
     server.job(2, "running")
     with Viewer(server) as viewer:
@@ -99,7 +99,7 @@ def test_new_subscription_replaces_the_old_one(server):
         assert viewer.want() == []
 
 
-def test_subscriber_of_a_nonexistent_job_receives_message_removed(server):
+def test_viewer_of_a_nonexistent_job_receives_a_removed_message(server):
     with Viewer(server) as viewer:
         assert viewer.want(job=99)[-1] == {"type": "removed", "id": 99}
 
@@ -122,7 +122,7 @@ def test_invalid_subscription_is_refused_and_changes_nothing(server, text, part)
         assert viewer.message()["type"] == "job"
 
 
-def test_machine_message_is_sent_periodically():
+def test_status_of_the_machine_is_sent_periodically():
     with Server(look=20) as server, Viewer(server) as viewer:
         viewer.want(machine=True)
         for _ in range(3):
@@ -131,7 +131,7 @@ def test_machine_message_is_sent_periodically():
 
 # ---- the log ----
 
-def test_viewer_receives_log_output_written_after_it_subscribed(server):
+def test_viewer_receives_log_output_written_after_the_subscription(server):
     server.job(1, "running")
     with Viewer(server) as viewer, Viewer(server) as later:
         server.do("log", id=1, text="before\n")
@@ -187,7 +187,7 @@ def test_rest_of_the_log_is_sent_when_the_job_ends(server):
 
 # ---- the WebSocket protocol ----
 
-def test_pings_are_answered_with_their_payload(server):
+def test_pong_has_the_payload_of_the_ping(server):
     with Viewer(server) as viewer:
         viewer.message("hello")
         viewer.send(PING, b"x" * 125)
@@ -230,7 +230,7 @@ def test_websocket_message_fragmented_around_a_ping_is_reassembled(server):
     (frame(TEXT, b"{}") * 300, 1008),
     (frame(PING, b"") * 300, 1008),
 ], ids=lambda value: value if isinstance(value, int) else value[:8].hex())
-def test_websocket_protocol_error_closes_with_the_matching_code(server, data, code):
+def test_websocket_protocol_error_closes_with_the_right_close_code(server, data, code):
     with Viewer(server) as viewer, Viewer(server) as neighbour:
         neighbour.want(jobs=True)
         viewer.socket.sendall(data)
@@ -249,7 +249,7 @@ def test_close_frame_without_a_code_is_answered_without_a_code(server):
                 viewer.take(1)
 
 
-def test_frame_length_with_its_highest_bit_set_is_refused(server):
+def test_websocket_frame_length_with_the_highest_bit_set_is_refused(server):
     with Viewer(server) as viewer:
         viewer.message("hello")
         viewer.send(TEXT, b"x", length=1 << 63)

@@ -19,7 +19,7 @@ def receiver():
             yield s
 
 
-def test_mark_command_sends_its_operands_as_lines_of_one_mark(ebb, receiver):
+def test_mark_command_sends_all_operands_in_one_mark(ebb, receiver):
     result = ebb("mark", "KIND=step", "STEP=3", "NOTE=a = b, ü",
                  env={"EBB_SOCKET": receiver.getsockname()})
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

@@ -88,7 +88,7 @@ def test_every_command_shows_the_same_baseline_growth_and_peak(tmp_path):
     assert sizes(re.search("peak [^,]*", summary["memory"]).group()) == [shown(tree["peak_bytes"])]
 
 
-def test_api_of_a_job_shows_the_same_values_as_its_run_folder():
+def test_api_shows_the_same_values_as_the_run_folder_of_a_job():
     with serving("--interval", "50ms") as server:
         number = server.submit(PYTHON, "-c", JOB)
         job = server.wait(number)

@@ -86,7 +86,7 @@ def test_control_characters_of_arguments_are_escaped_in_errors(ebb):
     assert result.stderr.startswith(b"ebb: unknown option --\\xff\\x9b;")
 
 
-def test_error_with_a_long_argument_keeps_its_advice(ebb):
+def test_error_about_a_long_argument_still_prints_the_advice(ebb):
     assert refused_with(ebb("x" * 5000), "`ebb help` lists all commands")
     assert refused_with(ebb("export", "--" + "x" * 5000), "`ebb help export` lists all options")
     assert refused_with(ebb("watch", "--interval", "9" * 5000), "has no unit")

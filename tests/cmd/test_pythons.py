@@ -38,7 +38,7 @@ def find_python(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_run_with_each_python_version_has_marks_and_leaking_line(version, tmp_path):
+def test_marks_and_leaking_line_are_recorded_with_each_python_version(version, tmp_path):
     python = find_python(version)
     if not python:
         pytest.skip(f"Python {version} is not installed")

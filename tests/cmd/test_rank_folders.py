@@ -88,14 +88,14 @@ def fill(folder):
             pass
 
 
-def test_ranks_finish_if_the_disk_of_their_run_folder_is_full(mounted, local):
+def test_ranks_finish_if_the_disk_is_full_from_the_start(mounted, local):
     job = Job(mounted("size=8k"), local)
     err = job.end()
     assert [rank.returncode for rank in job.ranks] == [0] * 4, err
     assert "cannot write run.json: No space left on device" in err
 
 
-def test_ranks_finish_if_the_disk_of_their_run_folder_fills_up(mounted, local):
+def test_ranks_finish_if_the_disk_fills_up_during_the_run(mounted, local):
     shared = mounted("size=1m")
     job = Job(shared, local, status=3)
     wait_for(lambda: len([b for b in shared.glob("ebb-runs/t*/node-*/heartbeat") if b.read_text()]) == 2, "heartbeats")
@@ -130,7 +130,7 @@ def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
     assert err.count("Permission denied; its ranks run without a recording") == 2, err
 
 
-def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
+def test_ranks_can_exit_while_the_supervisors_hang(tmp_path, local):
     """The supervisors are stopped by SIGSTOP. To the ranks, they appear the same as if they hung in a file system."""
     job = Job(tmp_path, local, status=3)
     wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
@@ -148,7 +148,7 @@ def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
 
 
 @pytest.mark.parametrize("who", [["ebb", "ebb-summary"], []])
-def test_ranks_keep_their_exit_status_while_the_shared_folder_hangs(tmp_path, local, who):
+def test_exit_status_of_ranks_is_kept_while_the_shared_folder_hangs(tmp_path, local, who):
     """Accesses to the folder hang either only in the processes `ebb` and `ebb-summary`, which print the summary, or in
     all processes, including the supervisors."""
     shared, hanging = tmp_path / "shared", Hanging(tmp_path / "hangs")

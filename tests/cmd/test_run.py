@@ -246,7 +246,7 @@ def test_marks_sent_by_the_job_are_recorded(tmp_path, ebb):
     assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "doubled": 0, "steps": 3, "last_step": 3}
 
 
-def test_recording_of_a_flood_of_marks_stays_below_its_size_limit(tmp_path, ebb):
+def test_recording_stays_below_the_size_limit_in_a_flood_of_marks(tmp_path, ebb):
     job = script(tmp_path, """
         import os, socket
         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -391,7 +391,7 @@ def test_state_in_run_json_is_running_until_the_job_ends(tmp_path):
     assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
 
 
-def test_recording_names_launchers_and_programs_started_by_exec(tmp_path):
+def test_roles_of_launcher_and_main_process_are_recorded(tmp_path):
     job = script(tmp_path, """
         import os, time
         x = bytearray(50 << 20)
@@ -533,7 +533,7 @@ def test_unwritable_run_folder_is_refused_before_the_job_starts(open_folder, ebb
     assert not (open_folder / "x").exists()
 
 
-def test_run_folder_below_a_file_is_refused(tmp_path, ebb):
+def test_run_folder_whose_parent_is_a_file_is_refused(tmp_path, ebb):
     (tmp_path / "file").write_text("")
     result = ebb("run", "--run-dir", tmp_path / "file" / "run", "--", "true")
     assert refused_with(result, str(tmp_path / "file"), status=125)

@@ -83,7 +83,7 @@ def test_metrics_server_refuses_other_paths_and_methods(job):
     assert ask(port, method="POST")[0] == 405
 
 
-def test_idle_or_endless_metrics_request_does_not_block_others(job):
+def test_idle_or_endless_metrics_request_does_not_block_other_requests(job):
     port = port_of(job("--metrics", "0"))
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     endless = socket.create_connection(("127.0.0.1", port))

@@ -229,7 +229,7 @@ def test_job_finishes_after_it_was_stopped_and_continued_by_signals(tmp_path):
     assert (process.returncode, out) == (0, "fin\n")
 
 
-def test_ebb_run_exits_if_its_job_is_killed_while_it_is_stopped(tmp_path):
+def test_ebb_run_exits_if_the_stopped_job_is_killed(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     stop(pid, signal.SIGTSTP)
     wait_for(lambda: is_stopped(process.pid), "the client to stop with the job")
@@ -301,7 +301,7 @@ def test_lines_of_separate_streams_are_not_split_in_the_log(tmp_path):
         lines_of(b"a") + lines_of(b"b"))
 
 
-def test_stdout_and_stderr_opened_separately_overwrite_each_other(tmp_path):
+def test_streams_opened_separately_on_one_file_overwrite_each_other(tmp_path):
     """The shell opened the file twice, so the second stream overwrites the first, also without ebb."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
@@ -364,7 +364,7 @@ def test_signal_reaches_the_job_while_the_output_reader_is_stuck(tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_job_exits_when_the_reader_of_stdout_or_stderr_is_gone(tmp_path, stream):
+def test_job_exits_when_the_reader_of_stdout_or_stderr_exits(tmp_path, stream):
     loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
                                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
@@ -402,7 +402,7 @@ def test_pipe_lock_held_by_a_reader_does_not_block_the_supervisor(tmp_path):
     assert process.wait(timeout=PATIENCE_S) == 0
 
 
-def test_full_disk_at_stdout_does_not_stop_the_job_or_its_log(tmp_path):
+def test_full_disk_at_stdout_does_not_stop_the_job_or_the_log(tmp_path):
     with open("/dev/full", "w") as full:
         result = run("-q", "--", PYTHON, "-c", "print('lost'); open('fine', 'w')", cwd=tmp_path,
                      stdout=full, stderr=subprocess.PIPE, text=True)
@@ -554,7 +554,7 @@ def test_job_with_a_command_line_of_megabytes_exits_normally(tmp_path):
 
 @plain
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitized program maps terabytes and cannot start under such a limit")
-def test_reported_address_space_excludes_that_of_ebb(tmp_path):
+def test_address_space_used_by_the_job_excludes_ebb_itself(tmp_path):
     program = ("import os, time\n"
                "b = bytearray(b'x') * (600 << 20)\n"
                "while not os.path.exists('go'): time.sleep(0.05)\n")

@@ -77,7 +77,7 @@ JOBS = {
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_json_of_the_show_command_follows_its_schema(ebb, tmp_path, kind):
+def test_json_of_the_show_command_matches_the_schema(ebb, tmp_path, kind):
     options, command = JOBS[kind]
     ebb("run", "-q", "-d", tmp_path / "run", *options, "--", *command)
     document = json.loads(ebb("show", "--json", tmp_path / "run").stdout)
@@ -85,7 +85,7 @@ def test_json_of_the_show_command_follows_its_schema(ebb, tmp_path, kind):
 
 
 @not_sanitized
-def test_json_of_show_for_a_growing_job_has_call_sites_and_diagnosis(ebb, tmp_path):
+def test_show_json_of_a_growing_job_has_call_sites_and_diagnosis(ebb, tmp_path):
     ebb("run", "-q", "-d", tmp_path / "run", "--", PYTHON, "-c", GROWS)
     document = json.loads(ebb("show", "--json", tmp_path / "run").stdout)
     assert document["heap"]["growing"] and document["diagnosis"]["hypotheses"]
@@ -104,7 +104,7 @@ def test_schema_and_explain_command_list_the_same_codes(ebb):
     assert [entry["code"] for entry in listed] == hypothesis["properties"]["code"]["enum"]
 
 
-def test_explain_json_has_the_parts_of_every_page(ebb):
+def test_explain_json_has_all_sections_of_each_page(ebb):
     for entry in json.loads(ebb("explain", "--json").stdout):
         page = json.loads(ebb("explain", entry["code"], "--json").stdout)
         assert list(page) == ["code", "title", "meaning", "evidence", "fix", "check"]

@@ -64,7 +64,7 @@ def test_include_check_names_the_forbidden_include(tmp_path, file, include):
     assert result.stdout.startswith(f"src/{file}:{line}: ")
 
 
-def test_include_check_fails_without_sources(tmp_path):
+def test_include_check_fails_in_a_folder_without_sources(tmp_path):
     assert check_includes(tmp_path).returncode == 1
 
 
@@ -207,12 +207,12 @@ def test_setup_downloads_nothing_if_disk_space_is_too_low(tmp_path):
     assert no_environment(result, tmp_path, "512 MiB are free, 10240 are required")
 
 
-def test_setup_creates_no_virtual_environment_if_torch_is_declined(tmp_path):
+def test_setup_with_torch_set_to_no_creates_no_virtual_environment(tmp_path):
     result = setup_python(tmp_path, TORCH="no")
     assert no_environment(result, tmp_path, "TORCH=no")
 
 
-def test_setup_keeps_a_complete_virtual_environment(tmp_path):
+def test_setup_does_not_change_a_complete_virtual_environment(tmp_path):
     venv = tmp_path / "build" / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to("/usr/bin/python3")
@@ -245,7 +245,7 @@ def test_python_check_reports_each_kind_of_problem(tmp_path, text, found):
     assert (again.returncode, again.stdout) == (result.returncode, result.stdout)
 
 
-def test_setup_refuses_unknown_group():
+def test_setup_refuses_an_unknown_group_of_packages():
     result = setup("/usr/bin:/bin", "everything")
     assert result.returncode == 1
     assert "everything" in result.stderr
@@ -315,7 +315,7 @@ def test_test_summary_counts_each_test_function(status, output, expected):
     assert (counts.passed, counts.failed, counts.skipped) == expected
 
 
-def test_ctest_failure_reasons_are_read_from_the_end_of_its_log():
+def test_reasons_of_failed_tests_are_read_from_the_ctest_log():
     log = ("The following tests FAILED:\n\t  1 - a.slow (Timeout)\n"
            "\t 12 - a.abort (Subprocess aborted)\nErrors while running CTest\n")
     assert run_tests.failure_reasons(log) == {"a.slow": "Timeout", "a.abort": "Subprocess aborted"}
@@ -353,7 +353,7 @@ def test_skipped_ctest_entry_is_not_reported_as_a_missing_program(tmp_path):
         assert result.stdout.splitlines()[-1] == counts
 
 
-def test_test_run_that_contains_no_tests_fails(tmp_path):
+def test_test_run_without_any_tests_fails(tmp_path):
     result = write_junit(tmp_path / "j.xml")
     assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)
 
@@ -404,7 +404,7 @@ def test_test_script_builds_sanitizer_and_clang_trees_at_low_priority(whole_run,
 
 @pytest.mark.parametrize("has_fuzzer, folder, counts", [
     (True, "build/clang", "3 passed, 0 failed"), (False, "build/asan", "2 passed, 0 failed")])
-def test_fuzz_targets_are_built_by_gcc_if_clang_has_no_fuzzer(whole_run, tmp_path, has_fuzzer, folder, counts):
+def test_fuzz_targets_are_built_with_gcc_if_clang_has_no_libfuzzer(whole_run, tmp_path, has_fuzzer, folder, counts):
     if not has_fuzzer:
         (tmp_path / "no-fuzzer").touch()
     assert whole_run() == (0, [counts])
@@ -424,7 +424,7 @@ def test_failing_build_configuration_fails_the_whole_test_run(whole_run, broken,
 # In the fake ctest, the test "t" passes only if it is rerun alone (with -R) and the shell command CONDITION succeeds.
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
-def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
+def test_failed_test_that_passes_when_rerun_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
     (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
 status=fail
 case "$*" in *" -R ^(t)$"*) {condition} && status=run ;; esac
@@ -469,7 +469,7 @@ UNEXPECTED = "FATAL: ThreadSanitizer: unexpected memory mapping 0x5581-0x5582"
     ('echo "[==========] Running"; echo "WARNING: ThreadSanitizer: data race"; exit 66', 66, "race"),
     ('echo "[==========] Running"; kill -SEGV $$', 139, "Running"),
 ])
-def test_thread_sanitizer_is_skipped_only_if_it_cannot_start(tmp_path, body, code, shown):
+def test_tsan_test_is_skipped_only_if_the_sanitizer_cannot_start(tmp_path, body, code, shown):
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
@@ -579,7 +579,7 @@ def test_npm_fetch_gives_up_after_retries(tmp_path):
 
 @pytest.mark.parametrize("how, reason", [("off", "EBB_WEB is off"), ("none", "npm is not installed"),
                                          ("fails", "the npm registry cannot be reached")])
-def test_web_build_without_npm_contains_styles_and_prints_one_line(tmp_path, how, reason):
+def test_web_build_without_npm_has_no_scripts_and_prints_the_reason(tmp_path, how, reason):
     if how == "fails" and not shutil.which("node"):
         pytest.skip("node is not installed")
     npm = npm_that_fails(tmp_path, 99) if how == "fails" else how

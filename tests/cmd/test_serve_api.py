@@ -162,7 +162,7 @@ def test_job_submitted_through_the_api_runs_and_reports_its_status(server):
     assert server.get(f"/jobs/{number}/run").json()["end"]["status"] == 3
 
 
-def test_job_list_can_be_filtered_by_state_and_name_and_paged(server):
+def test_job_list_can_be_paged_and_filtered_by_state_and_name(server):
     numbers = [server.submit("true", name="paged") for _ in range(5)]
     for number in numbers:
         server.wait(number)
@@ -372,7 +372,7 @@ def login(server, token):
                     "X-Ebb-Key": answer.json().get("key", "")}
 
 
-def test_token_is_exchanged_for_session_cookie(server):
+def test_login_with_a_token_returns_a_session_cookie(server):
     answer, cookie = login(server, server.token)
     assert answer.status == 200
     for word in ("HttpOnly", "SameSite=Strict", "Path=/"):
@@ -420,7 +420,7 @@ def test_session_cookie_without_the_session_key_grants_no_access(server, done):
     assert server.get("/jobs", token=None, headers=session).status == 200
 
 
-def test_read_access_by_view_parameter_also_requires_the_cookie(server, done):
+def test_view_parameter_of_a_url_grants_nothing_without_the_cookie(server, done):
     answer, session = login(server, server.token)
     cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
     report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
@@ -444,7 +444,7 @@ def test_read_only_token_does_not_reveal_environment_values(server):
     assert server.get("/jobs/999/request").status == 404
 
 
-def test_session_of_a_read_only_token_can_only_read(server):
+def test_session_opened_with_a_read_only_token_can_only_read(server):
     _, cookie = login(server, server.reader)
     assert server.get("/session", token=None, headers=cookie).json() == {"write": False}
     assert server.post("/jobs", {"command": ["true"]}, token=None, headers=cookie).status == 403
@@ -890,7 +890,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_clients_with_read_only_token_leave_slots_for_owner(server):
+def test_read_only_clients_cannot_take_all_slots_for_waiting_requests(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -911,7 +911,7 @@ def test_waiting_clients_with_read_only_token_leave_slots_for_owner(server):
         assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in [*own, *readers])
 
 
-def test_checkpoint_request_is_accepted_while_all_slots_are_taken(server):
+def test_checkpoint_request_is_accepted_while_256_requests_wait(server):
     number = server.submit("sh", "-c", "trap : USR1; while :; do sleep 0.1; done",
                            options={"checkpoint-signal": "USR1"})
     server.wait(number, "running")
@@ -928,7 +928,7 @@ def test_checkpoint_request_is_accepted_while_all_slots_are_taken(server):
     server.wait(number)
 
 
-def test_owner_can_connect_while_others_exhaust_their_connections():
+def test_owner_can_connect_while_read_only_users_take_all_connections():
     upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
     with serving("--max-connections", "32", "--max-viewers", "8") as s:
@@ -1017,7 +1017,7 @@ def test_invalid_serve_options_are_refused(tmp_path, arguments, word):
     assert not (tmp_path / "state" / "sock").exists()
 
 
-def test_check_option_of_serve_reports_ok_and_creates_nothing(tmp_path):
+def test_option_check_of_serve_reports_ok_and_creates_nothing(tmp_path):
     result = said_by("--state-dir", tmp_path / "state", "--check")
     assert (result.returncode, result.stdout) == (0, "the configuration is valid\n")
     assert not (tmp_path / "state").exists()
@@ -1109,7 +1109,7 @@ def test_server_without_authentication_still_checks_host_header():
                       headers={"Origin": "http://evil.example"}).status == 403
 
 
-def test_server_stops_at_once_and_its_jobs_continue(tmp_path):
+def test_server_stops_at_once_and_jobs_continue(tmp_path):
     flag = tmp_path / "flag"
     with serving("--slots", "2") as s:
         number = s.submit("sh", "-c", f"until [ -e {flag} ]; do sleep 0.05; done; echo over")
@@ -1222,7 +1222,7 @@ def test_http_connection_stays_open_after_error_responses(server):
             assert (answer.status, connection.sock.getsockname()) == (status, own)
 
 
-def test_import_option_creates_jobs_from_a_job_file(tmp_path):
+def test_option_import_of_serve_creates_jobs_from_a_job_file(tmp_path):
     file = tmp_path / "training_jobs.json"
     file.write_text(json.dumps({"a1": {"job_id": "a1", "status": "completed", "created_at": 1700000000},
                                 "a2": {"job_id": "a2", "status": "running", "created_at": 1700000100}}))

@@ -48,7 +48,7 @@ def test_foreign_folder_among_the_run_folders_is_left_unchanged():
         assert not list((server.state / "runs").glob("2-true-*"))
 
 
-def test_server_creates_a_new_job_store_if_the_old_one_was_moved(server, tmp_path):
+def test_server_creates_a_new_job_database_if_the_old_file_was_moved(server, tmp_path):
     server.wait(server.submit("true"))
     go = tmp_path / "go"
     runs = server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done", name="runs")

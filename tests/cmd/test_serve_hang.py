@@ -67,7 +67,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         assert (tmp_path / "one.ran").read_text() == "x\n" and len(slurm.jobs()) == 3
 
 
-def test_job_purged_from_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging, tmp_path):
+def test_job_purged_from_slurm_is_not_lost_while_the_run_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")
@@ -115,7 +115,7 @@ def test_server_can_restart_while_a_run_folder_hangs(slurm, hanging, tmp_path):
         assert (tmp_path / "go.ran").read_text() == "x\n" and len(slurm.jobs()) == 1
 
 
-def test_server_restarts_while_the_runs_folder_hangs(slurm, hanging, tmp_path):
+def test_server_restarts_while_the_parent_of_all_run_folders_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")
@@ -147,7 +147,7 @@ def test_first_server_start_is_refused_while_the_runs_folder_hangs(slurm, hangin
         server.start()
 
 
-def test_hanging_working_folder_delays_no_other_request(slurm, hanging, tmp_path):
+def test_hanging_working_folder_does_not_delay_other_requests(slurm, hanging, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     with serving_shared(slurm, hanging, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:

@@ -116,7 +116,7 @@ def test_server_memory_and_open_files_do_not_grow_with_large_jobs(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_server_learns_peak_and_memory_request_from_run_json(server):
+def test_server_reads_peak_and_memory_request_from_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -163,7 +163,7 @@ def test_crashing_job_does_not_affect_the_server_or_other_jobs(server):
 
 # ---- cancellation ----
 
-def test_job_with_samples_has_no_verdict_about_missing_readings(server):
+def test_job_with_samples_is_not_reported_as_having_no_readings(server):
     number = hold(server)
     wait_for(lambda: (server.job(number)["memory"] or {}).get("job_bytes"), "its memory is known")
     assert (server.job(number)["verdict"] or {}).get("sentence") != "there are no readings"
@@ -239,7 +239,7 @@ def test_checkpoint_request_is_accepted_if_a_checkpoint_cmd_is_set(server):
     assert server.job(number)["state"] in ("running", "checkpointing")
 
 
-def test_job_of_a_supervisor_that_never_answers_can_be_cancelled(server):
+def test_job_can_be_cancelled_if_the_supervisor_never_answers(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
     os.kill(supervisor(server, number), signal.SIGSTOP)
@@ -288,7 +288,7 @@ def test_job_waiting_for_disk_space_can_be_cancelled(tmp_path):
 
 # ---- killed processes ----
 
-def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
+def test_job_of_a_killed_supervisor_is_marked_lost_and_killed(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "its pid")
     os.kill(supervisor(server, number), signal.SIGKILL)
@@ -297,7 +297,7 @@ def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
     wait_for(lambda: is_gone(job["pid"]), "the job's process")
 
 
-def test_job_whose_sentinel_was_killed_is_tracked_until_it_ends(server):
+def test_job_is_tracked_until_the_end_if_the_sentinel_is_killed(server):
     number = hold(server)
     os.kill(sentinel(server, number), signal.SIGKILL)
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202

@@ -48,7 +48,7 @@ def test_read_only_token_may_watch_the_live_stream(server):
         assert viewer.message()["type"] == "hello"
 
 
-def test_websocket_protocol_header_can_carry_the_session_key(server):
+def test_session_key_is_accepted_in_the_websocket_protocol_header(server):
     answer = server.post("/session", {"token": server.reader}, token=None)
     cookie = {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
     protocol = {"Sec-WebSocket-Protocol": f"ebb, ebb-key.{answer.json()['key']}"}
@@ -59,7 +59,7 @@ def test_websocket_protocol_header_can_carry_the_session_key(server):
         assert viewer.status.split()[1] == "401"
 
 
-def test_viewer_receives_a_job_from_start_to_end(server, tmp_path):
+def test_viewer_receives_state_log_and_samples_of_a_job(server, tmp_path):
     with allowed(server) as viewer:
         viewer.want(jobs=True)
         number = server.submit(PYTHON, "-c", LINES, tmp_path / "go", options={"interval": "100ms"})
@@ -85,7 +85,7 @@ def test_viewer_receives_a_job_from_start_to_end(server, tmp_path):
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 
 
-def test_live_viewer_of_a_nonexistent_job_receives_message_removed(server):
+def test_server_sends_a_removed_message_for_a_nonexistent_job(server):
     number = server.submit("true")
     server.wait(number)
     with allowed(server) as viewer:
@@ -93,7 +93,7 @@ def test_live_viewer_of_a_nonexistent_job_receives_message_removed(server):
         assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
 
 
-def test_machine_message_of_live_stream_has_the_keys_of_machine_api(server):
+def test_machine_status_has_the_same_keys_in_live_stream_and_api(server):
     with allowed(server) as viewer:
         viewer.want(machine=True)
         machine = viewer.message("machine")

@@ -90,7 +90,7 @@ def test_long_log_of_slurm_job_is_sent_completely(slurm, tmp_path):
         assert server.get(path, headers={"Range": f"bytes={len(text)}-"}).status == 416
 
 
-def test_running_slurm_job_is_tracked_through_its_run_folder(slurm, tmp_path):
+def test_running_slurm_job_is_tracked_through_the_run_folder(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("python3", "-c", "import time; b = bytearray(50 << 20); time.sleep(600)")
         server.wait(job, "running")
@@ -158,7 +158,7 @@ def test_end_of_a_job_is_recorded_while_slurm_is_down(slurm, tmp_path):
         slurm.clear("down")
 
 
-def test_slurm_job_with_an_unknown_job_id_is_found_by_its_name(slurm, tmp_path):
+def test_slurm_job_is_found_by_name_if_sbatch_printed_no_job_id(slurm, tmp_path):
     slurm.set("mute")
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))
@@ -293,7 +293,7 @@ def test_server_start_error_names_the_missing_slurm_command(tmp_path):
     assert result.returncode == 2 and "cannot find the command sbatch in $PATH" in result.stderr
 
 
-def test_server_creates_run_folders_in_the_folder_of_runs_dir_option(slurm, tmp_path):
+def test_option_runs_dir_sets_the_parent_of_all_run_folders(slurm, tmp_path):
     with serving_slurm(slurm, "--runs-dir", tmp_path / "shared" / "runs") as server:
         ended = server.wait(server.submit("true", name="x"))
         assert ended["state"] == "succeeded" and ended["run_dir"] == str(tmp_path / "shared" / "runs" / "1-x")

@@ -97,7 +97,7 @@ def test_verdict_command_exits_with_0_if_memory_in_table_is_constant(tmp_path):
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_filling_verdict_names_the_step_that_will_decide_it(tmp_path):
+def test_filling_verdict_has_the_step_at_which_the_verdict_is_known(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -149,7 +149,7 @@ def test_verdict_of_a_table_does_not_depend_on_its_row_order(tmp_path):
     assert by_time["tree"]["grower"]["pid"] == 7
 
 
-def test_verdict_with_until_option_ignores_later_samples(tmp_path):
+def test_option_until_of_verdict_ignores_later_samples(tmp_path):
     path = table(tmp_path / "a.csv", [(1e9 + s, s, 300 * MIB + 20 * MIB * min(s, 83))
                                       for s in range(1, 250)], "t,step,rss")
     whole = verdict(path, "--steps-per-epoch", 83)
@@ -286,7 +286,7 @@ def test_memory_drop_at_process_exit_is_excluded_from_the_verdict(tmp_path):
     assert cut["samples"] == 6006
 
 
-def test_samples_of_a_6_s_process_exit_are_excluded_from_verdict(tmp_path):
+def test_samples_during_a_slow_process_exit_are_excluded_from_verdict(tmp_path):
     """Simulates a slow exit on a busy machine: most memory is freed at once, and the rest remains until the table
     ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
@@ -436,8 +436,8 @@ def run_all(folder):
 
 
 finished = begun_early(["test_verdict_of_a_recording_equals_the_live_verdict",
-                        "test_recorded_marks_are_ignored_under_the_option_no_marks",
-                        "test_verdict_of_a_finished_job_equals_that_in_run_json",
+                        "test_option_no_marks_of_verdict_ignores_recorded_marks",
+                        "test_verdict_command_prints_the_verdict_stored_in_run_json",
                         "test_limit_option_accepts_a_size_or_a_percentage"], run_all)
 
 
@@ -461,7 +461,7 @@ def test_verdict_of_a_recording_equals_the_live_verdict(finished, kind, word, op
     assert [c["to"] for c in changes if c["pid"] is None][-1] == word
 
 
-def test_recorded_marks_are_ignored_under_the_option_no_marks(finished, tmp_path):
+def test_option_no_marks_of_verdict_ignores_recorded_marks(finished, tmp_path):
     out = finished.result()[0] / "jobs" / "cache"
     doc = verdict(out, "--no-marks")
     assert doc["tree"]["rate_bytes_per_step"] is None
@@ -472,7 +472,7 @@ def test_recorded_marks_are_ignored_under_the_option_no_marks(finished, tmp_path
     assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks applies only to recordings")
 
 
-def test_verdict_of_a_finished_job_equals_that_in_run_json(finished):
+def test_verdict_command_prints_the_verdict_stored_in_run_json(finished):
     folder, result, _ = finished.result()
     out = folder / "keeper" / "out"
     assert result.returncode == 0
@@ -501,7 +501,7 @@ def test_limit_option_accepts_a_size_or_a_percentage(finished):
     assert refused_with(refusal, "--group applies only to CSV tables")
 
 
-def test_verdict_of_an_imported_table_equals_that_of_the_table(tmp_path):
+def test_importing_a_table_does_not_change_the_verdict(tmp_path):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     assert make_recording(path, tmp_path / "a.ebb")
     assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"

@@ -111,7 +111,7 @@ def test_watch_without_a_terminal_prints_one_line_per_sample(ebb):
     assert len(lines) - len(looks) <= 25
 
 
-def test_watch_shows_no_verdict_until_the_first_one_is_computed(ebb):
+def test_first_line_of_watch_has_no_verdict(ebb):
     with python(QUIET) as process:
         ready(process)
         text = ebb("watch", "--pid", process.pid, "--for", "500ms").stdout.splitlines()[0]
@@ -197,7 +197,7 @@ def test_closed_output_pipe_ends_watch_without_an_error():
             assert watch.stderr.read() == ""
 
 
-def test_watch_with_system_option_shows_all_processes_of_the_machine(ebb):
+def test_option_system_of_watch_shows_all_processes_of_the_machine(ebb):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--system", "--for", "1200ms", "--json")
@@ -211,7 +211,7 @@ def test_watch_with_system_option_shows_all_processes_of_the_machine(ebb):
     assert ticks[-1]["machine"]["total_bytes"] == total
 
 
-def test_watch_with_record_option_writes_a_recording(ebb, tmp_path):
+def test_option_record_of_watch_writes_a_recording(ebb, tmp_path):
     folder = tmp_path / "deep" / "run"
     with python(QUIET) as process:
         ready(process)
@@ -239,7 +239,7 @@ def test_recording_made_by_watch_has_the_command_of_an_exited_job(ebb, tmp_path)
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 
 
-def test_watch_with_record_option_creates_a_folder_in_ebb_runs(ebb, tmp_path):
+def test_option_record_of_watch_creates_a_folder_in_ebb_runs(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
@@ -355,7 +355,7 @@ def test_watch_command_refuses_a_zombie(ebb):
     assert str(zombie.pid) in result.stderr
 
 
-def test_watch_names_a_given_pid_that_exits_during_the_first_scan(ebb):
+def test_watch_error_names_a_pid_that_exits_during_the_first_scan(ebb):
     for _ in range(20):
         process = subprocess.Popen([sys.executable, "-S", "-c", "pass"])
         result = ebb("watch", "--pid", process.pid, "-i", "50ms")
@@ -364,7 +364,7 @@ def test_watch_names_a_given_pid_that_exits_during_the_first_scan(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_watch_command_refuses_a_process_of_another_user_in_one_line(ebb_as_nobody):
+def test_watch_of_a_process_of_another_user_prints_one_error_line(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:
@@ -575,7 +575,7 @@ def test_ctrl_c_on_watch_screen_prints_summary(terminal):
         t.shows(r"^status 0$")
 
 
-def test_watch_screen_names_the_launcher_until_a_key_is_pressed(terminal):
+def test_watch_screen_shows_a_launcher_notice_until_a_key_is_pressed(terminal):
     t = terminal()
     with job("bash", "-c", f"{sys.executable} -c \"{QUIET}\" ; true") as shell:
         ready(shell)
@@ -624,7 +624,7 @@ def test_watch_command_refuses_an_unknown_terminal_type(terminal):
         t.shows(r"^status 2$")
 
 
-def test_watch_screen_keeps_a_hostile_process_name_in_its_row(terminal):
+def test_hostile_process_name_stays_in_one_row_of_the_watch_screen(terminal):
     t = terminal()
     with python(NAMED, "\x1b[2Jx\ny) R 1") as process:
         ready(process)

@@ -33,7 +33,7 @@ def test_wheels_built_from_equal_files_are_byte_identical(wheels, tmp_path, monk
     assert mode & 0o111
 
 
-def test_wheel_build_refuses_a_program_for_a_newer_glibc(wheels, monkeypatch):
+def test_wheel_build_refuses_a_program_that_requires_a_newer_glibc(wheels, monkeypatch):
     program = pathlib.Path(os.environ["EBB_BINARY"])
     assert max(wheels.symbol_versions(program)) >= (2, 17)
     monkeypatch.setattr(wheels, "GLIBC", (2, 3))

@@ -78,7 +78,7 @@ def test_zoo_error_for_a_missing_ebb_names_the_build_command(script):
 
 
 @pytest.mark.parametrize("script", [RUN, UNSEEN])
-def test_zoo_judging_without_recordings_is_refused(script, tmp_path):
+def test_option_judge_only_of_the_zoo_is_refused_without_recordings(script, tmp_path):
     status, out, err = said_by(script, "--judge-only", "--out", tmp_path / "none")
     assert status == 1 and out == "" and "without --judge-only they are made" in err
     assert not (tmp_path / "none").exists()
@@ -240,7 +240,7 @@ job.end()
 """
 
 
-def test_zoo_profiling_covers_the_first_to_the_last_step(tmp_path):
+def test_zoo_profiling_measures_all_steps_from_first_to_last(tmp_path):
     folder = tmp_path / "zoo" / "program"
     folder.mkdir(parents=True)
     for name in ("common.py", "place.py"):

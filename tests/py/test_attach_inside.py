@@ -113,7 +113,7 @@ def test_attached_torch_loop_with_workers_and_threads_sends_steps(tmp_path):
 
 
 @needs_torch
-def test_25_attach_cycles_leave_a_torch_loop_unchanged(tmp_path):
+def test_attaching_25_times_leaves_a_torch_loop_unchanged(tmp_path):
     run(tmp_path, TORCH + """
     def cycle(n):
         if n == 2:
@@ -270,7 +270,7 @@ def test_detach_unhooks_lightning_trainers_created_after_the_attach(tmp_path):
 """ + BETWEEN)
 
 
-def test_detach_restores_every_framework(tmp_path):
+def test_detach_removes_the_hooks_from_every_framework(tmp_path):
     run(tmp_path, """
     import importlib
     frameworks = ("torch.optim", "torch.utils.data", "transformers.trainer", "lightning.pytorch",
@@ -297,7 +297,7 @@ def test_detach_restores_every_framework(tmp_path):
     """)
 
 
-def test_module_whose_import_ends_after_the_detach_is_not_hooked(tmp_path):
+def test_module_loaded_after_the_detach_is_not_hooked(tmp_path):
     pytest.importorskip("tqdm", reason="tqdm is not installed")
     run(tmp_path, """
     import importlib.util
@@ -330,7 +330,7 @@ def test_module_imported_while_ebb_is_attached_is_hooked(tmp_path):
     """)
 
 
-def test_second_ebb_is_refused_while_another_one_is_attached(tmp_path):
+def test_attach_is_refused_while_another_ebb_is_attached(tmp_path):
     run(tmp_path, """
     other = Ebb(ebb.library)
     ebb.start()
@@ -395,7 +395,7 @@ sys.stdin.readline()
 """
 
 
-def test_ebb_attach_variable_opens_a_socket_for_attach_requests(tmp_path, monkeypatch):
+def test_variable_ebb_attach_opens_a_socket_for_attach_requests(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parent))
     from attached import Ebb
 

@@ -111,7 +111,7 @@ def test_growing_container_is_reported_with_its_owner_and_growth(sent, resident)
     assert 10 * MIB <= last["bytes"] < 11 * MIB
 
 
-def test_growing_list_is_named_by_its_variable(sent, resident):
+def test_report_of_a_growing_list_names_the_variable(sent, resident):
     held, plain = deque(), {}  # gc does not track the second container, which contains only bytes.
 
     def add(step):
@@ -127,11 +127,11 @@ def test_growing_list_is_named_by_its_variable(sent, resident):
     finally:
         SEEN.clear()
     names = {mark["name"].split(" (")[0] for mark in named(sent)}
-    where = test_growing_list_is_named_by_its_variable.__qualname__
+    where = test_report_of_a_growing_list_names_the_variable.__qualname__
     assert names == {f"{__name__}.SEEN", "plain", f"held of {__name__}.{where}.<locals>.add"}
 
 
-def test_growing_class_attribute_is_named_by_its_class(sent, resident):
+def test_report_of_a_growing_class_attribute_names_the_class(sent, resident):
     try:
         grow(resident, lambda step: Store.shared.extend(bytearray(20 * MIB) for _ in range(3)))
     finally:
@@ -145,7 +145,7 @@ def test_container_with_a_small_share_of_the_growth_is_not_reported(sent, reside
     assert named(sent) == [] and len(sent) == 2
 
 
-def test_lru_cache_is_named_by_its_function(sent, resident):
+def test_report_of_a_growing_lru_cache_names_the_function(sent, resident):
     def add(step):
         for _ in range(4):
             Clip(bytearray(MIB)).loudness()
@@ -157,7 +157,7 @@ def test_lru_cache_is_named_by_its_function(sent, resident):
     assert f"lru_cache of {__name__}.Clip.loudness" in {mark["name"] for mark in named(sent)}
 
 
-def test_container_that_stops_growing_is_dropped_at_the_next_scan(sent, resident):
+def test_report_of_a_container_is_withdrawn_once_growth_stops(sent, resident):
     store = Store()
     grow(resident, lambda step: step < 4 and store.cache.update(
         {(step, i): bytearray(MIB) for i in range(4)}))
@@ -218,7 +218,7 @@ def test_metrics_of_growing_containers_are_sent(sent, resident):
     assert 2 * MIB <= size < 3 * MIB
 
 
-def test_emptied_container_is_reported_with_zero_entries(sent, resident):
+def test_metrics_of_an_emptied_container_have_zero_entries(sent, resident):
     for step in range(1, 9):
         if step < 7:
             SEEN.append(bytearray(MIB))
@@ -254,7 +254,7 @@ def test_container_scan_thread_never_calls_gc_get_objects(sent, resident, monkey
     assert _containers._is_off is False  # After a failed scan, _is_off would be True.
 
 
-def test_no_marks_are_sent_if_memory_grows_but_no_container_does(sent, resident):
+def test_no_marks_are_sent_if_memory_grows_outside_containers(sent, resident):
     for mib in RESIDENT[1:]:
         resident(mib)
         _containers.without_steps()
@@ -450,7 +450,7 @@ def test_container_metrics_include_the_maximum_number_of_entries(sent, resident,
     assert found["container"] == 8 and found.get("container_limit") == limit
 
 
-def test_container_in_a_library_object_is_named_by_program_variable(sent, resident):
+def test_container_in_a_library_object_is_named_after_a_user_variable(sent, resident):
     store = Store()
     store.cache = queue.Queue()
     grow(resident, lambda step: [store.cache.put(bytearray(MIB)) for _ in range(2)])
@@ -473,7 +473,7 @@ def longer_array(array):
     longer_tensor, longer_array, lambda text: (text or "") + "x" * MIB,
     lambda data: (data or bytearray()) + bytearray(MIB),
 ])
-def test_array_or_text_replaced_by_longer_one_counts_as_container(sent, resident, longer):
+def test_array_or_text_that_grows_is_treated_as_a_container(sent, resident, longer):
     store = Store()
     store.cache = None
 
@@ -501,7 +501,7 @@ def large_tensor():
 
 
 @pytest.mark.parametrize("make", [large_array, large_tensor])
-def test_array_written_part_by_part_has_its_size_as_maximum_length(
+def test_full_size_of_a_preallocated_array_is_sent_as_the_limit(
         sent, resident, make):
     store = Store()
     store.cache = make()
@@ -524,7 +524,7 @@ def limits_sent(sent):
              if key.startswith("container_limit:")} for figures in sent.figures]
 
 
-def test_array_replaced_by_a_longer_one_has_no_maximum_length(sent, resident):
+def test_no_limit_is_sent_for_an_array_replaced_by_a_longer_array(sent, resident):
     store = Store()
     store.cache = large_array()
 
@@ -541,7 +541,7 @@ def test_array_replaced_by_a_longer_one_has_no_maximum_length(sent, resident):
     assert limits[0] == 64 * MIB and set(limits[1:]) == {0}, limits
 
 
-def test_maximum_length_of_arrays_with_one_name_is_their_total_size(sent, resident):
+def test_limit_metric_of_arrays_with_one_name_is_the_sum_of_the_sizes(sent, resident):
     stores = first, second = Store(), Store()
     for store in stores:
         store.cache = large_array()
@@ -555,7 +555,7 @@ def test_maximum_length_of_arrays_with_one_name_is_their_total_size(sent, reside
     assert sent.figures and first is not second
 
 
-def test_mapped_file_is_treated_as_completely_written(tmp_path):
+def test_mapped_file_counts_as_fully_written_even_if_partly_resident(tmp_path):
     numpy = pytest.importorskip("numpy")
     (tmp_path / "data").write_bytes(bytes(4 * MIB))
     data = numpy.asarray(numpy.memmap(tmp_path / "data", "u1", "r"))
@@ -563,7 +563,7 @@ def test_mapped_file_is_treated_as_completely_written(tmp_path):
     assert _memory.written_bytes(_weight.address_of(data), data.nbytes) == data.nbytes
 
 
-def test_metrics_of_lru_cache_of_dicts_include_the_maximum_length(sent, resident):
+def test_metrics_of_an_lru_cache_of_dicts_include_the_maxsize(sent, resident):
     @lru_cache(80)
     def record(number):
         return {"pixels": bytearray(MIB)}
@@ -609,7 +609,7 @@ def test_metrics_of_an_lru_cache_include_the_size_of_its_results(sent, resident)
     assert 80 * MIB <= found["container_bytes"] < 88 * MIB
 
 
-def test_container_that_later_loses_entries_is_not_named(sent, resident):
+def test_container_that_lost_entries_is_not_reported(sent, resident):
     log, rows = [], []
 
     def add(step):
@@ -619,7 +619,7 @@ def test_container_that_later_loses_entries_is_not_named(sent, resident):
             del log[5:]
 
     grow(resident, add, 5)
-    test = "test_container_that_later_loses_entries_is_not_named"
+    test = "test_container_that_lost_entries_is_not_reported"
     assert figures_of(sent, f"log of {test}()") == [36, 5, 17]
     assert [mark["name"].split(" ")[0] for mark in named(sent) if mark["step"] == 5] == ["rows"]
 
@@ -636,13 +636,13 @@ def test_memory_shared_by_container_entries_is_counted_once():
     assert MIB <= _weight.of_one(entries, entries, set())[0] < 2 * MIB
 
 
-def test_size_of_an_entry_excludes_the_container_it_refers_to():
+def test_size_of_an_entry_excludes_the_container_that_holds_the_entry():
     entries = []
     entries += [{"all": entries, "own": bytearray(MIB)} for _ in range(8)]
     assert MIB <= _weight.of_one(entries[-4:], entries, set())[0] < 2 * MIB
 
 
-def test_owner_search_that_runs_out_of_time_returns_no_name():
+def test_container_owner_search_returns_nothing_at_the_time_limit():
     assert _referrers.owner(SEEN, [], time.monotonic() - 1) is None
 
 

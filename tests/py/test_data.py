@@ -87,7 +87,7 @@ def test_image_list_converts_images_to_the_given_mode(paths):
 
 
 @pytest.mark.parametrize("fits", [0, 1, 3, 10])
-def test_image_cache_stays_within_its_budget(paths, fits):
+def test_image_cache_stays_within_the_budget(paths, fits):
     images = LazyImages(paths, budget=fits * EACH + EACH // 2)
     for _ in range(2):
         for n in range(10):
@@ -106,7 +106,7 @@ def test_image_cache_evicts_the_least_recently_used_image(paths, monkeypatch):
     assert decoded == [0, 1, 2, 1]
 
 
-def test_slices_of_an_image_list_share_its_cache_budget(paths):
+def test_slices_of_an_image_list_share_one_cache_budget(paths):
     images = LazyImages(paths, budget=3 * EACH)
     parts = [images[:5], images[5:]]
     for part in parts:
@@ -139,7 +139,7 @@ def test_image_cache_accounts_for_the_bytes_of_each_image_mode(tmp_path):
         assert images.kept_bytes == 100 * pixel, mode
 
 
-def test_error_for_an_unreadable_image_contains_its_name(paths, tmp_path):
+def test_error_for_an_unreadable_image_names_the_image(paths, tmp_path):
     cut = tmp_path / "cut.png"
     cut.write_bytes(paths[0].read_bytes()[:60])
     text = tmp_path / "text.png"
@@ -290,7 +290,7 @@ def test_wrapped_collator_can_read_an_image_opened_from_bytes(paths):
     assert image.getpixel((0, 0)) == ALL[4]
 
 
-def test_image_whose_file_was_removed_is_read_through_its_descriptor(paths):
+def test_opened_image_can_be_read_after_the_file_was_removed(paths):
     image = Image.open(paths[4])
     paths[4].unlink()
     assert keep_nothing(colours)([image]) == [ALL[4]]

@@ -119,7 +119,7 @@ if __name__ == "__main__":
     assert run.marks("begin", "step") == []
 
 
-def test_torch_steps_replace_steps_counted_by_partial_fit(train):
+def test_partial_fit_is_not_counted_after_the_first_torch_step(train):
     needs("sklearn", "torch")
     run = train(ROWS + """
 import torch
@@ -280,7 +280,7 @@ for _ in range(5):
     assert (steps(run), source(run)) == (rising(5), ["torch"])
 
 
-def test_optimizers_in_torchtune_backward_hooks_make_one_step(train):
+def test_torchtune_optimizers_in_backward_hooks_count_as_one_step(train):
     needs("torchtune", "torch")
     run = train("""
 import torch
@@ -370,7 +370,7 @@ def bars(monkeypatch):
     return _bars.Bars(tracker), clock, found
 
 
-def test_only_tqdm_bars_of_the_longest_running_loop_are_counted(bars):
+def test_tqdm_counting_switches_to_the_loop_that_has_run_longest(bars):
     read, clock, found = bars
 
     def loading(bar):
@@ -386,7 +386,7 @@ def test_only_tqdm_bars_of_the_longest_running_loop_are_counted(bars):
     assert found == [100, "restart", 100]
 
 
-def test_outer_tqdm_bar_updated_after_its_inner_bar_is_not_counted(bars):
+def test_outer_tqdm_bar_updated_after_an_inner_bar_is_not_counted(bars):
     read, clock, found = bars
     outer = Bar(0)
     for epoch in range(3):

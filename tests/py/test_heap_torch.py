@@ -207,7 +207,7 @@ train()
 """
 
 
-def test_list_of_worker_batches_is_diagnosed_as_shared_memory(run_job, tmp_path):
+def test_kept_batches_of_loader_workers_are_diagnosed_as_shared_memory(run_job, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(KEPT_BATCHES)
     run = run_job(sys.executable, script)

@@ -98,7 +98,7 @@ def test_epoch_end_is_sent_immediately(wire):
                                  "KIND=step\nSTEP=23\nEPOCH=2.0"]
 
 
-def test_last_step_and_step_with_new_value_are_sent_immediately(wire):
+def test_last_step_and_step_with_new_max_steps_are_sent_immediately(wire):
     assert not wire.step(11)
     assert wire.step(12, is_last=True)
     assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
@@ -184,7 +184,7 @@ def test_step_fast_path_is_refused_when_pending_steps_are_due(row):
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_refused_if_the_mark_is_full(row):
+def test_step_fast_path_is_refused_if_the_mark_has_256_steps(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]
@@ -209,7 +209,7 @@ def test_step_fast_path_is_refused_after_the_epoch_changes(wire, epoch):
     assert wire.take_texts()[1] == "KIND=step\nSTEP=14\nEPOCH=0.9\nBY=hook\nSTEPS=3"
 
 
-def test_step_fast_path_without_epochs_refuses_a_step_with_an_epoch(row):
+def test_step_fast_path_is_refused_if_only_the_new_step_has_an_epoch(row):
     assert not row.hold(13, TAIL, 0.5)
 
 
@@ -237,7 +237,7 @@ def test_micro_batches_of_a_long_step_are_sent_periodically(wire):
     assert wire.take_texts() == ["KIND=substep\nSTEP=11", "KIND=substep\nSTEP=13"]
 
 
-def test_listener_in_the_same_process_receives_every_step(wire, monkeypatch):
+def test_listener_in_the_same_process_receives_each_step_separately(wire, monkeypatch):
     heard = []
     monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: heard.append(text))
     wire.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
@@ -252,7 +252,7 @@ def test_listener_added_during_fast_steps_receives_later_steps(row, monkeypatch)
     assert not row.hold(14, TAIL)
 
 
-def test_signal_handler_may_send_a_step_while_another_is_being_sent(wire):
+def test_signal_handler_may_send_a_step_while_a_step_is_being_sent(wire):
     deliver = wire._deliver
 
     def interrupted(text, patience_s):

@@ -95,12 +95,12 @@ def check(tmp_path, whole, facts, stderr):
         assert value.equal(final[name]), name
 
 
-def test_guard_restart_keeps_weights_of_training_with_callback(tmp_path, whole):
+def test_guard_restart_with_callback_does_not_change_final_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
-def test_guard_restart_keeps_weights_of_training_without_ebb_code(tmp_path, whole):
+def test_guard_restart_without_ebb_code_does_not_change_final_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 

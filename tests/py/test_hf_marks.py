@@ -182,7 +182,7 @@ def test_checkpoint_request_after_failed_training_is_refused(wire, tmp_path):
 # ---- one callback, added by the script or by default ----
 
 
-def test_callback_added_by_the_script_replaces_the_default_one(wire, tmp_path):
+def test_callback_added_by_the_script_replaces_the_default_callback(wire, tmp_path):
     explicit = hf.EbbCallback()
     trainer = hf_trainer(tmp_path, 4, [hf._DefaultCallback(), explicit])
     trainer.train()
@@ -190,7 +190,7 @@ def test_callback_added_by_the_script_replaces_the_default_one(wire, tmp_path):
     assert wire.steps() == [1, 2]
 
 
-def test_default_callback_adds_no_memory_to_the_logs_of_a_trainer(
+def test_default_callback_does_not_write_memory_to_the_trainer_logs(
     wire, tmp_path, monkeypatch
 ):
     from transformers import trainer as module
@@ -236,7 +236,7 @@ def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     assert [h["step"] for h in trainer.state.log_history if "memory_rss_mib" in h] == [2, 4, 4]
 
 
-def test_memory_logged_every_n_steps_does_not_change_the_loss_logs(wire, tmp_path):
+def test_logging_memory_every_n_steps_does_not_change_the_loss_logs(wire, tmp_path):
     def run(name, *callbacks):
         trainer = hf_trainer(
             tmp_path / name, 12, callbacks, logging_strategy="steps", logging_steps=3
@@ -363,7 +363,7 @@ def test_checkpoint_requests_are_refused_after_training(wire, tmp_path):
 # ---- failures ----
 
 
-def test_option_save_only_model_logs_an_inexact_resume_warning(wire, tmp_path):
+def test_option_save_only_model_logs_a_warning_about_resuming(wire, tmp_path):
     import logging
 
     lines = []
@@ -408,7 +408,7 @@ def test_exception_in_an_ebb_hook_does_not_disturb_the_training(wire, tmp_path, 
 
 
 @pytest.mark.parametrize("verbose", ["0", "1"])
-def test_trainer_methods_that_ebb_cannot_hook_are_named_in_notes(
+def test_notes_name_the_trainer_methods_that_ebb_cannot_hook(
     wire, monkeypatch, capsys, verbose
 ):
     from transformers import trainer as module

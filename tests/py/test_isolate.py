@@ -90,7 +90,7 @@ def python(*arguments, env=None, **options):
 # ---- results ----
 
 
-def test_isolated_result_comes_from_another_process():
+def test_isolated_function_runs_in_another_process():
     assert ebb.isolate(functions.add, 2, b=3) == 5
     assert ebb.isolate(functions.where) != os.getpid()
 
@@ -107,7 +107,7 @@ def test_arrays_in_isolated_calls_bypass_pickle_and_stay_writable():
     assert came[0] == 7 and (came[1:] == sent[1:] + 1).all()
 
 
-def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
+def test_truncated_pickle_file_of_an_isolated_call_is_refused(tmp_path):
     path = tmp_path / "object"
     with open(path, "w+b") as file:
         _pickled.dump(file, {"buffer": pickle.PickleBuffer(bytearray(b"x" * 100)), "n": [1]})
@@ -119,7 +119,7 @@ def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_second_write_to_an_object_file_replaces_the_first_object(tmp_path):
+def test_second_dump_to_a_pickle_file_replaces_the_first_object(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -203,7 +203,7 @@ def test_isolate_can_set_environment_variables(monkeypatch):
     assert got[:2] == [None, "y"] and got[2] != "1"
 
 
-def test_isolated_process_has_the_import_path_of_its_caller(
+def test_isolated_process_has_the_import_path_of_the_caller(
         tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -222,7 +222,7 @@ def test_isolate_keeps_the_recording_in_the_given_folder(tmp_path):
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_functools_partial_passes_arguments_named_like_options():
+def test_functools_partial_can_pass_arguments_named_like_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 
@@ -240,7 +240,7 @@ def test_exception_of_an_isolated_call_has_the_remote_traceback():
 
 
 @pytest.mark.parametrize("kind, shown", [("odd", "Odd('1 and 2')"), ("lock", "WithLock('locked')")])
-def test_unpicklable_exception_of_an_isolated_call_is_described(kind, shown):
+def test_unpicklable_exception_of_an_isolated_call_is_shown_as_text(kind, shown):
     with pytest.raises(ebb.IsolatedError) as caught:
         ebb.isolate(functions.fail, kind)
     assert str(caught.value) == f"fail raised {shown}"
@@ -426,7 +426,7 @@ def test_killing_the_caller_ends_the_isolated_call(tmp_path):
     wait_for(lambda: not is_alive(pid), "the end of the job")
 
 
-def test_program_exit_ends_its_isolated_calls(tmp_path):
+def test_exit_of_the_program_ends_all_isolated_calls(tmp_path):
     process = python(script(tmp_path, """
         import ebb, isolated_functions, threading
         started = threading.Event()
@@ -440,7 +440,7 @@ def test_program_exit_ends_its_isolated_calls(tmp_path):
     assert err == "" and not is_alive(int(out))
 
 
-def test_exit_of_a_forked_child_leaves_calls_of_its_parent_running(tmp_path):
+def test_exit_of_a_forked_child_does_not_end_calls_of_the_parent(tmp_path):
     process = python(script(tmp_path, """
         import os, sys, threading, warnings
         import ebb, isolated_functions
@@ -562,7 +562,7 @@ def test_failed_isolated_calls_leave_no_descriptors_or_processes():
 # ---- isolation disabled ----
 
 
-def test_ebb_isolate_variable_disables_isolation(monkeypatch):
+def test_variable_ebb_isolate_can_disable_isolation(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = []
     assert ebb.isolate(functions.where, limit="1G", timeout=1) == os.getpid()
@@ -575,7 +575,7 @@ def test_ebb_isolate_variable_disables_isolation(monkeypatch):
     assert call.result(PATIENCE_S) == 2 and not call.cancel()
 
 
-def test_disabled_isolate_leaves_no_socket_behind(tmp_path, monkeypatch):
+def test_isolated_call_with_isolation_disabled_leaves_no_socket(tmp_path, monkeypatch):
     folder = tmp_path / "here"
     folder.mkdir()
     code = "import ebb; ebb.isolate(ebb.step, 1, on_progress=lambda mark: print(mark['step']))"
@@ -586,7 +586,7 @@ def test_disabled_isolate_leaves_no_socket_behind(tmp_path, monkeypatch):
     assert os.listdir(folder) == []
 
 
-def test_marks_of_calls_without_isolation_stay_within_their_thread(monkeypatch):
+def test_marks_of_unisolated_calls_in_two_threads_are_not_mixed(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = {1: [], 2: []}
     both = threading.Barrier(2)
@@ -603,7 +603,7 @@ def test_marks_of_calls_without_isolation_stay_within_their_thread(monkeypatch):
 # ---- finding the program ----
 
 
-def test_ebb_binary_variable_selects_the_ebb_program(tmp_path, monkeypatch):
+def test_variable_ebb_binary_selects_the_ebb_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)

@@ -286,7 +286,7 @@ def test_restarted_lightning_job_resumes_from_last_checkpoint(
     assert trainer.global_step == 10
 
 
-def test_lightning_resumed_at_an_epoch_end_gives_the_same_weights(
+def test_resuming_lightning_at_an_epoch_end_gives_the_same_weights(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     """In the middle of an epoch, the result depends on whether Lightning can resume the data

@@ -84,7 +84,7 @@ def test_profiler_is_detached_after_a_cell(shell, shown):
     assert state_after(before) == before and before["tables"] == 0 and before["threads"] == []
 
 
-def test_cell_magic_shows_no_source_lines_with_the_no_lines_flag(shell, shown):
+def test_option_no_lines_of_the_cell_magic_hides_source_lines(shell, shown):
     shell.run_cell("%%ebb --no-lines\nkept = [bytes(1000) for _ in range(5000)]")
     assert shown[0].lines == []
 
@@ -95,13 +95,13 @@ def test_memory_of_a_cell_is_shown_even_if_the_cell_raises(shell, shown, capsys)
     assert len(shown) == 1
 
 
-def test_cell_is_not_run_if_its_magic_has_an_unknown_option(shell, shown, capsys):
+def test_cell_is_not_run_if_the_magic_has_an_unknown_option(shell, shown, capsys):
     shell.run_cell("%%ebb --nonsense\nran = True")
     assert "--nonsense" in capsys.readouterr().err
     assert "ran" not in shell.user_ns and shown == []
 
 
-def test_cell_summary_without_an_ebb_program_has_no_verdict(shell, shown, monkeypatch):
+def test_cell_summary_has_no_verdict_if_the_ebb_program_is_missing(shell, shown, monkeypatch):
     monkeypatch.setenv("EBB_BINARY", "/nowhere/ebb")
     shell.run_cell("%%ebb\n1")
     assert "no verdict" in shown[0].verdict

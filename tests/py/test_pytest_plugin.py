@@ -141,7 +141,7 @@ def test_leaking_tests_fail_and_the_report_shows_line_and_growth(tested):
     assert "the memory is native; to see the call site, run" in found["test_native"]
 
 
-def test_no_leak_marker_repeats_no_test_without_the_ebb_option(tested):
+def test_tests_marked_no_leak_run_once_without_the_ebb_option(tested):
     text = LEAKS + "\ndef test_count():\n    assert len(kept) == 3\n"
     status, output = tested(text)
     assert (status, outcomes(output)) == (0, {"passed": 6}), output
@@ -196,7 +196,7 @@ def test_raises(ebb_loop):
     ("7", "ebb: no_leak: unknown argument 7; the only argument is steps=N"),
     ("stepz=7", "ebb: no_leak: unknown argument stepz; the only argument is steps=N"),
 ])
-def test_error_for_an_invalid_no_leak_marker_argument_is_one_line(tested, arguments, sentence):
+def test_invalid_argument_of_the_no_leak_marker_prints_one_line(tested, arguments, sentence):
     status, output = tested(
         f"import pytest\n@pytest.mark.no_leak({arguments})\ndef test_it(): pass\n", "--ebb")
     assert status == 1 and sentence in output.splitlines(), output
@@ -216,7 +216,7 @@ def test_xdist_does_not_change_the_leak_verdicts_of_tests(tested, text, expected
     assert outcomes(output) == expected, output
 
 
-def test_no_leak_marker_repeats_an_async_test(tested):
+def test_async_test_marked_no_leak_is_repeated(tested):
     text = """
 import asyncio
 import pytest

@@ -130,7 +130,7 @@ def test_example_server_sends_the_exception_of_a_job_to_the_viewer(server):
     assert (end["state"], end["error"]) == ("failed", "ValueError: 0 steps are none")
 
 
-def test_job_over_its_limit_does_not_harm_the_example_server(tmp_path):
+def test_job_over_the_memory_limit_does_not_harm_the_example_server(tmp_path):
     with serving("server", tmp_path, JOB_LIMIT="300M") as server:
         greedy, modest = server.start(1000, 8), server.start(5)
         assert server.finish(modest)["state"] == "done"

@@ -118,7 +118,7 @@ def test_shim_sends_steps_of_a_python_that_the_job_starts(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_shim_sends_steps_in_a_venv_and_runs_its_sitecustomize(run_job, project,
+def test_shim_in_a_venv_sends_steps_and_runs_the_venv_sitecustomize(run_job, project,
                                                                             tmp_path):
     made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"],
                           env=environment(), timeout=PATIENCE_S)
@@ -359,7 +359,7 @@ def test_job_finishes_even_if_the_ebb_installation_is_incomplete(project, tmp_pa
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_restarted_job_that_counts_steps_from_zero_shows_progress(run_job, project):
+def test_guard_sees_progress_of_a_restarted_job_counting_from_zero(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer
@@ -379,7 +379,7 @@ time.sleep(200)  # until the guard has had enough
 
 # ---- unknown versions of torch ----
 
-def test_torch_without_optimizer_hooks_is_left_unchanged(run_job, project):
+def test_shim_does_not_change_a_torch_without_optimizer_hooks(run_job, project):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
     run = run_job(sys.executable, project / "train.py")
@@ -388,7 +388,7 @@ def test_torch_without_optimizer_hooks_is_left_unchanged(run_job, project):
 
 
 @pytest.mark.parametrize("options, env", [((), {"EBB_VERBOSE": "1"}), (["--verbose"], {})])
-def test_verbose_option_reports_a_failed_hook_in_one_line(run_job, project, options,
+def test_option_verbose_reports_a_failed_hook_in_one_line(run_job, project, options,
                                                                       env):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")

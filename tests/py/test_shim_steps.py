@@ -265,7 +265,7 @@ def test_job_that_only_evaluates_sends_no_marks(wire, tracker, no_gradients):
     assert sent(wire) == []
 
 
-def test_pass_over_a_small_loader_beside_larger_one_is_not_an_epoch(wire, tracker):
+def test_end_of_a_small_loader_in_a_larger_loop_is_not_an_epoch(wire, tracker):
     optimizer = Optimizer()
     small, batches = Loader(tracker, 3), None
     for _ in Loader(tracker, 10):

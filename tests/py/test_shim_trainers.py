@@ -79,7 +79,7 @@ def assert_sent_once(run):
     assert {m["pid"] for m in run.marks()} == {run.marks("begin")[0]["pid"]}
 
 
-def test_callback_is_not_added_if_the_script_already_added_one(run_job, tmp_path):
+def test_callback_is_not_added_if_the_script_already_has_a_callback(run_job, tmp_path):
     needs("transformers", "accelerate", "ebb.hf")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
     (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + text)

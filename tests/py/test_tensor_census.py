@@ -207,14 +207,14 @@ def test_storage_shared_by_several_tensors_is_counted_once(torch):
     assert row(c, shape=[1002, 17]).bytes == 0
 
 
-def test_small_view_is_counted_with_all_bytes_of_its_storage(torch):
+def test_small_view_is_counted_with_all_bytes_of_the_storage(torch):
     part = torch.empty(0).set_(torch.zeros(1009, 1000).untyped_storage(), 0, (1, 1000))
     c = take()
     assert row(c, shape=[1, 1000]).bytes == 1009 * 1000 * 4
     assert part.shape[0] == 1
 
 
-def test_census_has_separate_rows_per_dtype_and_requires_grad(torch):
+def test_census_groups_tensors_by_dtype_and_requires_grad(torch):
     kept = [
         torch.zeros(31, 7),
         torch.zeros(31, 7, dtype=torch.float16),

@@ -109,7 +109,7 @@ def test_allocator_metrics_that_are_slow_to_read_are_read_less_often(marks, monk
     assert len(received(marks)) == 2
 
 
-def test_ebb_truth_variable_disables_allocator_metrics(marks, monkeypatch):
+def test_variable_ebb_truth_can_disable_allocator_metrics(marks, monkeypatch):
     monkeypatch.setenv("EBB_TRUTH", "0")
     _truth.at_step(1)
     assert received(marks) == []

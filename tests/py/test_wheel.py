@@ -118,7 +118,7 @@ def test_installed_wheel_can_run_a_job(installed, tmp_path):
     assert '"last_step": 3' in (tmp_path / "run" / "run.json").read_text()
 
 
-def test_package_in_a_wheel_finds_its_program_and_isolates_calls(installed, tmp_path):
+def test_package_from_a_wheel_finds_the_program_and_isolates_calls(installed, tmp_path):
     code = "import ebb, ebb._binary; print(ebb._binary.find_ebb()); print(ebb.isolate(abs, -3))"
     result = run(installed / "python", "-c", code, cwd=tmp_path)
     assert worked(result).split() == [str(installed / "ebb"), "3"]

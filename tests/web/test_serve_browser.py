@@ -70,7 +70,7 @@ def test_cookie_leaked_to_another_port_grants_no_access(seen):
     assert seen["thief"]["statuses"] == [401, 401, 401, 401]
 
 
-def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
+def test_server_error_about_a_form_field_is_shown_at_the_field(seen):
     assert "lots" in seen["submit"]["error"] and seen["submit"]["field"] == "field-limit"
 
 
@@ -94,7 +94,7 @@ def test_page_cancels_a_job_with_a_reason(seen):
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_rerun_from_the_page_produces_a_report(seen):
+def test_job_rerun_from_the_page_has_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 

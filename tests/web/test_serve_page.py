@@ -94,7 +94,7 @@ def test_job_can_be_submitted_by_keyboard(seen):
                                       "limit": "6G"}
 
 
-def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
+def test_server_error_about_a_form_field_is_shown_at_the_field(seen):
     assert "lots" in seen["submit"]["error"]
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
@@ -121,7 +121,7 @@ def test_zooming_a_job_plot_loads_more_detail(seen):
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
-def test_job_page_shows_verdict_then_site_then_fix_then_commands(seen):
+def test_job_page_shows_verdict_site_fix_and_commands_in_this_order(seen):
     parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
              "train.py:29 in main()", "help: keep numbers (saves 1 MiB/step)", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]

@@ -35,12 +35,12 @@ test("shell syntax and unterminated quotes are refused", () => {
   for (const line of ["'a", "\"a", "a\\"]) assert.notEqual(shell.split(line).error, null, line);
 });
 
-test("splitting a command line restores the words that were joined", () => {
+test("joining words and splitting the command line restores the words", () => {
   const list = ["a", "", "it's", "b c", "$x", "\"", "\\", "new\nline", "ü", "-", "*"];
   assert.deepEqual(shell.split(shell.join(list)), { words: list, error: null });
 });
 
-test("escape codes are removed; a progress bar shows its last text", () => {
+test("escape codes are removed and only the last state of a progress bar is kept", () => {
   assert.equal(plain("\x1b[1;32mok\x1b[0m \x1b]0;title\x07x\x1b(By\x1bcz"), "ok xyz");
   assert.equal(plain("10%\r20%\r30%"), "30%");
   assert.equal(plain("30%\r"), "30%");
@@ -56,7 +56,7 @@ test("an escape code that arrives in two pieces is removed", () => {
   assert.equal(text.open, "c");
 });
 
-test("an overlong log line is cut off and the next one is complete", () => {
+test("an overlong log line is cut off and the next line is complete", () => {
   const text = new LogText();
   for (let i = 0; i < 2000; i++) text.add("x".repeat(1000));
   assert.ok(text.open.length < 5000);
@@ -68,7 +68,7 @@ test("control and bidi characters are shown as escape sequences", () => {
   assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
-test("merging a week of samples keeps few points and the extremes", () => {
+test("a week of samples is merged into few points that include the extremes", () => {
   const week = 7 * 86400;
   const s = new Series(["low", "high", "last"]);
   for (let t = 0; t < week; t++) s.add(t, [t === 12345 ? -7 : 100, t === 543210 ? 999 : 100, t]);
@@ -82,7 +82,7 @@ test("merging a week of samples keeps few points and the extremes", () => {
   assert.ok(longest < week / 400);
 });
 
-test("samples that are not newer than the last one are ignored", () => {
+test("samples that are not newer than the last sample are ignored", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
@@ -138,7 +138,7 @@ test("the forecast spans the lowest to the highest growth rate", () => {
   assert.deepEqual(forecastOf(byRate, 0, 5, null), { x: 0, y: 5, high: 2, low: 0.5 });
 });
 
-test("a server error is shown at the form field it concerns", () => {
+test("a server error is shown at the form field that caused the error", () => {
   const cases = {
     'limit: "lots" is not a size': "limit",
     "command: it is empty": "command",
@@ -152,7 +152,7 @@ test("a server error is shown at the form field it concerns", () => {
   for (const [message, key] of Object.entries(cases)) assert.equal(fieldOf(message), key, message);
 });
 
-test("durations and intervals are written with their units", () => {
+test("durations and intervals are written with units", () => {
   assert.deepEqual([0.04, 9.96, 59, 119, 130, 7300, 200000].map(words.duration), ["0 s", "10 s", "59 s", "119 s", "2 min", "2 h 2 min", "2 d 7 h"]);
   assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200, high: 1500 } }), "in about 23 min");
   assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200 } }), "in 20 min at the earliest");
