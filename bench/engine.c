@@ -1,7 +1,7 @@
 /* Measures the cost of a complete tick of the engine, as `ebb run` and `ebb watch` execute it every
- * second. A tick covers the resident memory of all processes, the status files of some, the
- * machine, the limit, the recording, the run, and the series of the verdict. The job that is
- * sampled is a separate process tree (bench/tick --hold).
+ * second. A tick reads the resident memory of all processes, the status files of some of them, the
+ * machine's memory and the limit; it writes the recording, and updates the run and the verdict's
+ * series. The sampled job is a separate process tree (bench/tick --hold).
  *
  *   engine virtual PID FOLDER    reads commands from stdin and answers each with a line of JSON:
  *     ticks N                    N ticks in virtual time, a second apart
@@ -205,8 +205,8 @@ int main(int argc, char **argv)
     struct rlimit before;
     struct err err = {""};
     const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL, .user = &e};
-    /* Simulates a job that has run for a long time. In a new job, every second tick also computes a
-     * verdict. */
+    /* With a fixed interval, the job is treated as long-running. In a young job, every second tick
+     * would also compute a verdict. */
     const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};
     int dirfd = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0 || loop_new(&loop) < 0 || ticks_wanted > TICKS_MAX) {

@@ -1,7 +1,6 @@
-"""Checks the arguments of a diagnosis against its hypotheses, using the bytes that the program itself counted.
-
-Every argument must be a sentence of a kind listed in this file; an unknown kind is an error. Claims about bytes that
-the program counts are checked. Sentences about resident pages of one type, processes or settings are not checked.
+"""Checks the arguments that a diagnosis gives against each hypothesis, using the bytes that the program itself counted.
+Every argument must be a sentence of a kind listed in this file; an unknown kind is an error. Only claims about bytes
+that the program counts are checked; claims about resident pages of one type, processes or settings are not.
 """
 
 import re
@@ -114,7 +113,8 @@ def lives_as_memory_grew(c, _):
     return c.grown() < 0.3 * c.rss_growth - SLACK_BYTES
 
 
-# ---- kinds of sentences, each with its check; None if the program counts nothing that could contradict it ----
+# ---- kinds of sentences, each with its check; None if nothing that the program counts could contradict the sentence
+# ----
 
 KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),

@@ -229,6 +229,6 @@ def picture_tensor(image):
     return torch.from_numpy(small).permute(2, 0, 1)
 
 
-if __name__ == "__main__":  # zoo/setup.sh compiles in advance the libraries that programs would otherwise compile
+if __name__ == "__main__":  # run by zoo/setup.sh, so that programs need not compile their libraries
     for source in sorted(Path(__file__).parent.glob("*/*.c")):
         shared_library(source)

@@ -117,8 +117,8 @@ def measured(root, name, python):
 
 
 def shares(found, hook_s):
-    """Returns the cost of each part as a fraction of the steps' CPU time; the profiler's is a fraction of the whole
-    program's CPU time."""
+    """Returns the cost of each part: of the profiler as a fraction of the whole program's CPU time, and of every other
+    part as a fraction of the steps' CPU time."""
     ns = {**found["ns"], "keepers": found["keepers_ns"]}
     ns["hooks"] -= found["keepers_ns"]
     return {**{part: ns[part] / found["steps_cpu_ns"] for part in ns},

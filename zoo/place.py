@@ -11,7 +11,8 @@ EBB = os.path.abspath(os.environ.get("EBB_BINARY") or BUILD / "ebb")
 
 
 def interpreter():
-    """Returns $ZOO_PYTHON if it is set, otherwise the Python that zoo/setup.sh installed, otherwise this one."""
+    """Returns $ZOO_PYTHON if it is set, otherwise the Python that zoo/setup.sh installed or, if there is none, the
+    Python that runs this script."""
     venv = BUILD / "zoo-venv" / "bin" / "python"
     return os.environ.get("ZOO_PYTHON") or (str(venv) if venv.exists() else sys.executable)
 

@@ -95,7 +95,7 @@ def judge(*arguments):
 
 
 def verdicts(answer):
-    """Returns the verdicts on the job: only that on the process tree if it exists, otherwise one per process."""
+    """Returns a list with the verdict on the process tree or, if there is none, with the verdict on each process."""
     if answer is None:
         return []
     if "tree" in answer:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Measures the cost that remains in a process after ebb was attached and detached.
 
-    bench/attach/after.py [--python build/venv/bin/python] [--processes 20] [--at-once 2] [--program build/ebb]
+    bench/attach/after.py [--python build/venv/bin/python] [--processes 30] [--at-once 2] [--program build/ebb]
 
 Each process runs turns of a small program. The instructions and the CPU time per turn of its main thread are measured
-for some seconds, before and after an attach and a detach; every third process is a control, in which a pause replaces
-them. Prints the mean change with its 95 % interval. Instructions require hardware counters (perf events). Any import
-changes the time, even one of the standard library. With --imported, ebb's modules are imported before the first
-measurement, so the change is that of the hooks alone. The modules that ebb imports change the position of objects in
-memory, which alters the CPU time by some per cent in either direction, so many processes are needed."""
+for some seconds, before and after an attach and a detach; every third process is a control, which is never attached to.
+Prints the mean change with its 95 % interval. Instructions require hardware counters (perf events). Any import changes
+the time, even one of the standard library. With --imported, ebb's modules are imported before the first measurement, so
+the change is that of the hooks alone. The modules that ebb imports change the position of objects in memory, which
+alters the CPU time by some per cent in either direction, so many processes are needed."""
 
 import argparse
 import ctypes

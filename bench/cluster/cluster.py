@@ -2,8 +2,8 @@
 """Measures `ebb watch` on a simulated job of 64 ranks on 8 nodes, and the growth of the job's folder.
 
 The folder already has hours of recordings and grows in real time while ebb watches it. The tool tests/tools/cluster
-writes the folder; tests/tools/day writes heap histories, and the recording of a node that has GPUs and figures reported
-by the job. Prints one line per requirement; the exit status is 1 if a requirement is not met."""
+writes the folder. The tool tests/tools/day writes heap histories, and also a recording with GPUs and with figures that
+the job reports. Prints one line per requirement; the exit status is 1 if a requirement is not met."""
 
 import argparse
 import os
@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-# About every half hour the writer replaces the parts of the open block with one block. The simulated past ends shortly
-# before such a replacement, when the number of parts is highest.
+# A recording consists of compressed blocks and a tail of uncompressed parts. About every half hour the writer
+# compresses the tail into a block. The simulated past ends shortly before that, when the tail is longest.
 NODES, RANKS, PAST_S, HOUR_S = 8, 8, 3600 + 1600, 3600
 CPU_PERCENT, MEMORY_MB, GROWTH_MB = 2, 30, 2
 

@@ -314,7 +314,7 @@ def part_jobs(table, options):
 
 TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save_ms": 1000,
            "save_mib": 32}
-SAVE_EVERY = (200, 600)  # Steps between checkpoints. A start lasts about 470 steps, so it writes two or none.
+SAVE_EVERY = (200, 600)  # Steps between checkpoints. Memory runs out at about step 470, after two checkpoints or none.
 BESIDE_LIMIT = GIB
 VAIN_STARTS = 3  # The restart loop gives up after this many starts from the same step.
 

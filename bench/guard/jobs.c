@@ -5,8 +5,8 @@
  *   jobs COUNT PAUSE_MS PROGRAM FOLDER WAY… < /dev/null
  *
  * PAUSE_MS is the pause before each start. PROGRAM prints the time at which its main began
- * (bench/stamp.c). Each WAY is one of plain (fork and exec), full, no-record, no-cgroup, no-guard.
- * Prints one JSON document. */
+ * (bench/stamp.c). Each WAY is one of plain (fork and exec, without ebb), full (all of ebb),
+ * no-record, no-cgroup, no-guard. Prints one JSON document. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,8 @@
  *   leaker leak FACTS rate_mib=N save_ms=N deaf=0|1 most_mib=N
  *   leaker cross FACTS reserve_bytes=N hold_ms=N
  *
- * Without save_ms the job ignores checkpoint requests. A rate of 0 means as fast as possible. */
+ * Without save_ms the job ignores checkpoint requests, and with deaf=1 it ignores SIGTERM. It stops
+ * leaking at most_mib. A rate of 0 means as fast as possible. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

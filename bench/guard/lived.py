@@ -7,8 +7,8 @@ pages. The guard must not stop any of these programs. The last program leaks, an
 
 Each program runs in three ways: alone in a cgroup with the limit, under `ebb run --limit`, and under
 `ebb run` without options inside a cgroup with the limit, as in a container. Prints one line per program.
-The exit status is 1 if the guard stopped a program that survives without ebb, or if the kernel killed the leak
-before the guard stopped it. Requires only Python 3.8; making cgroups usually requires root.
+The exit status is 1 if the guard stopped a program that survives without ebb, or if the kernel killed the leaking
+program before the guard stopped it. Requires only Python 3.8; making cgroups usually requires root.
 """
 
 import argparse
@@ -132,7 +132,7 @@ for _ in range(3):
 """,
 }
 
-# These programs leak and the kernel would kill them, so the guard must stop them first.
+# These programs leak, so the guard must stop them before the kernel kills them.
 LEAKS = {
     "leak": """
 import time

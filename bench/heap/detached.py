@@ -115,7 +115,7 @@ def measure_layout(arguments, unit, units, layout):
         for name, found in logs.items():
             found.append(math.log(times[name] / times["never"]))
     for channel in channels.values():
-        channel.shutdown(socket.SHUT_RDWR)  # child processes have copies of this descriptor
+        channel.shutdown(socket.SHUT_RDWR)  # close() would end nothing: children have copies of this descriptor
         channel.close()
         os.wait()
     return {name: heap.trimmed_mean(found) for name, found in logs.items()}

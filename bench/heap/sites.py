@@ -60,8 +60,8 @@ class Site:
 
 
 def calm_down(interval):
-    """Python allocates so fast at its start that the sampling interval grows. Waits until the interval is back at the
-    requested value."""
+    """Python allocates so fast at its start that the profiler raises the sampling interval. Waits until the interval
+    has fallen to the requested value."""
     for _ in range(CALM_S * TICKS_PER_S):
         for _ in range(64):
             bytes(int(interval * CALM_SAMPLES_PER_S / TICKS_PER_S / 64))

@@ -101,7 +101,7 @@ def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
 
 
 def keep_reports(outer, target):
-    """Copies the tool's output and files, without large files."""
+    """Copies the tool's output and files, except large files."""
     def large(folder, names):
         return [name for name in names if os.path.isfile(f"{folder}/{name}")
                 and os.path.getsize(f"{folder}/{name}") > REPORT_BYTES]
@@ -139,7 +139,7 @@ def answer(options, tool, program):
 def answers(options, all_tools, programs):
     """Returns {(tool, program): result}. Up to JOBS runs are in progress at the same time, because nothing is timed."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
-    # Slow tools are started first: a slow tool that started last would run alone at the end.
+    # Slow tools start first, so that none of them runs alone at the end.
     asked.sort(key=lambda pair: not pair[0].is_slow)
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda pair: answer(options, *pair), asked))
@@ -147,7 +147,8 @@ def answers(options, all_tools, programs):
 
 
 def lanes(options):
-    """Returns a set of adjacent CPUs for each lane; for a single lane [None], so that the kernel chooses the CPUs."""
+    """Returns a list with a set of adjacent CPUs for each lane. For a single lane the list is [None]: the kernel
+    chooses the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     width = len(cpus) // options.lanes
     if options.lanes < 2 or not width:

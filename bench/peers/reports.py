@@ -13,8 +13,8 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
-# Lower bound on the size of a row that is accepted as the leak. The leaks have 30 to 130 MB; a smaller row matches only
-# by chance.
+# Lower bound on the size of a row that is accepted as the leak. The programs leak 30 to 130 MB, so a smaller row
+# matches only by chance.
 LEAST = 10e6
 REPORT_S = 240  # Time limit for generating a report from a recording.
 SCALENE_UNSURE = 0.95  # Lower bound on the leak probability that scalene must report.

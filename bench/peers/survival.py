@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Measures whether a leaking trainer with a limit survives under ebb and under other tools.
 
-This is one round of the part `beside` of bench/guard/guard.py. When run as a program, this file
-needs a Python with psutil and prints the JSON that the part prints with --json; the command-line argument selects one
-half of the table.
+Runs one round of the part `beside` of bench/guard/guard.py. As a program, requires a Python with psutil, measures the
+half of the table that its argument names, and prints the same JSON as `guard.py --only beside --json`.
 
 earlyoom depends on the memory of the whole machine, so it is measured alone. The other tools have their own limits
 and run in the background."""

@@ -151,8 +151,8 @@ def word(cost, bar):
 
 def sampling_of(rounds, base_us):
     """Returns, for the blocks with the profiler on: samples per second, the percentage of a step spent on sampling, and
-    how much of that percentage exceeds normal use. The profiler has a sampling budget per second of wall time; the
-    budget saved while it is off is assumed to be spent while it is on."""
+    the part of that percentage that normal use would not have. The profiler has a sampling budget per second of wall
+    time. It is assumed to spend the budget saved while it is off as soon as it is on."""
     blocks = [block for row in rounds for block in row]
     on = [block for block in blocks if block["arm"] in ("profiler", "marks", "hooks", "all")]
     on_s, all_s = (sum(block["wall_s"] for block in some) for some in (on, blocks))

@@ -30,10 +30,10 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-# In a round with all arms, these two run twice, because several other arms are compared with them.
+# In a round with all arms, these two arms run twice, because several other arms are compared with them.
 TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
-SHORT_BLOCK_S = 0.05  # For short steps: the machine's drift affects short blocks less.
+SHORT_BLOCK_S = 0.05  # Used for short steps, because drift of the machine affects short blocks less.
 SHORT_STEP_S = 0.009
 SETTLE_S = 0.01  # Untimed seconds after each switch, rounded down to whole steps.
 WARM_UP_STEPS = 60

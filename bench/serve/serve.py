@@ -32,8 +32,8 @@ PATIENCE_S = 120
 
 
 def settled(found, bound, limit_s=30):
-    """Calls FOUND repeatedly until its result is at most BOUND, or LIMIT_S has passed. Returns the last result.
-    Connections and processes take a while to end."""
+    """Calls FOUND repeatedly until its result is at most BOUND, or LIMIT_S has passed, because connections and
+    processes take a while to end. Returns the last result."""
     until = time.monotonic() + limit_s
     while found() > bound and time.monotonic() < until:
         time.sleep(0.1)

@@ -81,7 +81,8 @@ static void ask(struct viewer *v, long job)
         die("write");
 }
 
-/* The server closes connections of viewers that do not answer its pings, which have no payload. */
+/* The server disconnects viewers that do not answer its pings. A ping has no payload, so the pong
+ * has none. */
 static void answer_ping(const struct viewer *v)
 {
     static const unsigned char pong[6] = {0x8a, 0x80};

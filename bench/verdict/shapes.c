@@ -412,7 +412,8 @@ static void coupon_cache(struct draw *d)
         d->run->n_marks = 0;
         draw_frame(d, true);
     } while (!d->run->marked);
-    /* Examples are drawn with replacement and cached, so each step adds fewer new ones. */
+    /* Examples are drawn with replacement and cached, so each step adds fewer new examples than the
+     * previous step. */
     double size = d->base * loguniform(&d->g, .1, 4), left = 1, next = d->startup;
     for (size_t i = 0; i < d->run->n_all; i++) {
         while (d->run->t[i] >= next) {

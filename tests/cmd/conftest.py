@@ -13,8 +13,8 @@ from commands import NOBODY, ROOT, binary, run_ebb
 
 EXPECTED = ROOT / "tests" / "expected"
 
-# A shell that starts pytest in the background makes it ignore these signals. Jobs of the tests would inherit this
-# setting.
+# If a shell starts pytest in the background, pytest ignores these signals, and jobs of the tests would ignore them,
+# too.
 for number in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)

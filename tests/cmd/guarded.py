@@ -1,5 +1,5 @@
-"""Runs jobs under ebb's guard for tests. All processes of a job inherit an environment variable by which leftover
-processes are found. Unrelated bystander processes must survive every test."""
+"""Runs jobs under ebb's guard for tests. All processes of a job inherit an environment variable, by which the tests
+find leftover processes. Unrelated processes (bystanders) must survive every test."""
 
 import json
 import os

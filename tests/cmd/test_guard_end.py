@@ -76,8 +76,9 @@ def test_job_without_signal_handler_is_killed_by_forwarded_signal(guarded, numbe
 # ---- kill -9 ----
 
 def kill_at_some_moment(folder, victim, wait_s):
-    """Starts a job and kills VICTIM, a process of ebb, WAIT_S seconds after the supervisor has started, or once all
-    processes of the job run if WAIT_S is None. Returns whether WAIT_S is None, and the number of grandchildren."""
+    """Starts a job and kills VICTIM, a process of ebb. VICTIM is killed WAIT_S seconds after the supervisor has started
+    or, if WAIT_S is None, once all processes of the job run. Returns whether WAIT_S is None, and the number of
+    grandchildren."""
     folder.mkdir()
     jobs = Guarded(folder)
     try:

@@ -16,8 +16,8 @@ BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).pare
 LIBRARY = BUILD / "libebb-heap.so"
 PROGRAMS = BUILD / "tests" / "heap_programs"
 MALLOC, NEW, MAP, SHARED, POOL = 0, 1, 2, 4, 5
-# Accepted error of an estimate, in standard deviations. With about a hundred estimates per run, five would be exceeded
-# once in 17,000 runs.
+# Accepted error of an estimate, in standard deviations. With about a hundred estimates per run, even an error of five
+# standard deviations occurs in only one of 17,000 runs.
 SURE = 7
 
 

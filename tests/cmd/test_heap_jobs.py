@@ -311,7 +311,8 @@ def test_oom_killed_job_leaves_complete_heap_file(tmp_path, small_cgroup):
 
 
 def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
-    # On a busy machine, the kernel might kill a job in a cgroup before the guard does.
+    # The job has no cgroup, because on a busy machine the kernel might enforce the limit of a cgroup before the guard
+    # acts.
     result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
                                                     "--no-cgroup"])
     assert result.returncode == 124, result.stderr

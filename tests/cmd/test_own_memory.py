@@ -51,7 +51,7 @@ def test_memory_of_the_server_and_the_engine_does_not_grow(ebb, tmp_path, driver
     script = tmp_path / "driver.py"
     script.write_text(driver.format(folder=str(ROOT / "tests/cmd"), binary=binary(), steps=200,
                                     epoch=40))
-    # a fast machine finishes the 200 steps in less than two seconds
+    # the interval is short, because a fast machine finishes the 200 steps in less than two seconds
     result = ebb("run", "--fail-on", "leak", "-d", tmp_path / "run", "--no-heap", "--interval",
                  "50ms", "--", sys.executable, script, env={"EBB_BINARY": binary()})
     assert result.returncode == 0, result.stderr

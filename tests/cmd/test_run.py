@@ -346,7 +346,7 @@ def test_peak_of_short_lived_children_is_read_from_the_cgroup(tmp_path, ebb):
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
 def test_peak_without_a_cgroup_includes_all_processes_of_the_job(tmp_path, options):
     def all_sampled():
-        """Returns whether the last sample of each child shows its final size, less 1 MiB at most."""
+        """Returns whether the last sample of each child is at most 1 MiB below the child's final size."""
         seen = {}
         for o in recorded(tmp_path / "ebb-runs" / "latest"):
             if o["type"] == "sample":

@@ -329,7 +329,8 @@ while time.monotonic() < until:
 @pytest.mark.parametrize("state", ("starting", "running"))
 def test_supervisor_stopped_repeatedly_by_sigstop_is_resumed(server, state):
     go = server.folder / "go"
-    if state == "starting":  # Usually, the supervisor has not yet reported that the job is running.
+    # The job stops its supervisor at once, usually before the supervisor reports that the job is running.
+    if state == "starting":
         go.touch()
     number = server.submit(PYTHON, "-c", STOPS, go)
     if state == "running":

@@ -320,7 +320,7 @@ ray.shutdown()
 
 # ---- tqdm ----
 
-# Makes ebb count a bar from its start and read it at every update.
+# Makes ebb count the steps of a tqdm bar from its start, and read the bar at every update.
 TQDM = """
 import ebb._bars
 ebb._bars._WORTH_S = ebb._bars._APART_S = 0.0

@@ -94,8 +94,8 @@ def test_requeued_job_reaches_the_weights_of_an_uninterrupted_job(cluster, ebb, 
                      json.loads((made / "node-00" / "heartbeat").read_text() or "{}").get("step", 0) >= 20, 120, "20 steps")
     # With the option --signal of sbatch, Slurm sends this signal shortly before the time limit.
     cluster.command("scancel", "--batch", "--signal=USR1", job)
-    # By default, Slurm restarts a requeued job only after two minutes. If it restarts the job in the second in which it
-    # was killed, slurmd refuses to start it, and Slurm marks it as failed.
+    # By default, Slurm restarts a requeued job only after two minutes. A restart within the second in which the job was
+    # killed would be refused by slurmd, and Slurm would mark the job as failed.
     cluster.wait_for_state(job, "PENDING", 60)
     cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
     cluster.wait_for_state(job, "COMPLETED", 300)

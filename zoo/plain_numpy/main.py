@@ -14,7 +14,6 @@ BATCH = 8
 
 
 class Averager:
-    """Keeps the weights of every step, to average them later."""
 
     def __init__(self, twin):
         self.history = []

@@ -25,7 +25,7 @@ def draw(formula):
 
 
 class Formulas(torch.utils.data.IterableDataset):
-    """Two thirds are new formulas, and one third was drawn recently."""
+    """Yields pictures of formulas. Two thirds of the formulas are new; the others were drawn just before."""
 
     def __init__(self):
         self.n = 0

@@ -28,7 +28,7 @@ class Bus:
 
 
 class Monitor:
-    """Collects calibration data since the last evaluation in 10 MB of histogram bins."""
+    """Collects calibration data of the steps since the last evaluation, in 10 MB of histogram bins."""
 
     def __init__(self, bus):
         self.bins = np.full((5000, 250), 1.0)

@@ -1,5 +1,6 @@
 """An asyncio service without steps or torch: a middleware keeps a histogram of durations per path. Each path contains a
-customer number. With --route there is one per route. There is also a table of 200 MB. (otari #264, shenyu #6671)"""
+customer number, so there are ever more histograms. With --route it keeps a histogram per route. The service also has a
+table of 200 MB. (otari #264, shenyu #6671)"""
 import asyncio
 import random
 import time

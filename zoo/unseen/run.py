@@ -294,7 +294,7 @@ def grades(results):
 
 
 def totals_of(results):
-    """Returns sentences that summarize the runs of one mode, one for each value."""
+    """Returns sentences that summarize the runs of one mode, one sentence for each value."""
     leaks = [r for r in results if r["leak"]]
     benign = [r for r in results if not r["leak"]]
     errors = [abs(r["rate_error"]) for r in leaks if r["rate_error"] is not None]
