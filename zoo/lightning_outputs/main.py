@@ -1,4 +1,4 @@
-"""Lightning: the outputs of training_step are collected for the end of the epoch, but not cleared at its end."""
+"""A Lightning module collects the outputs of training_step until the end of the epoch, and does not clear them then."""
 
 import sys
 import warnings

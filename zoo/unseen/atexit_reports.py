@@ -1,5 +1,6 @@
-"""Trainer: each evaluation writes a report of its logits and registers the report's close method with atexit, so the
-report stays alive. --unregister unregisters it once the report is written. (devlib #676, dd-trace-py #2409)"""
+"""Training with the Hugging Face Trainer: each evaluation writes a report of its logits and registers the report's
+close method with atexit, so the report stays alive. --unregister unregisters it once the report is written. (devlib
+#676, dd-trace-py #2409)"""
 import atexit
 import pathlib
 import tempfile

@@ -1,5 +1,5 @@
-"""No torch: Bayesian optimization. Each step fits a Gaussian process to the last 200 results. All of these models are
-kept with their matrices; with --last only the newest model is kept. (scikit-optimize #349, freqtrade #2294)"""
+"""Bayesian optimization without torch. Each step fits a Gaussian process to the last 200 results. All of these models
+are kept with their matrices; with --last only the newest model is kept. (scikit-optimize #349, freqtrade #2294)"""
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern

@@ -1,4 +1,5 @@
-"""A bigram model of a service's log lines, with a byte-pair tokenizer that has a cache. Plain Python."""
+"""A bigram model of a service's log lines, with a byte-pair tokenizer that has a cache. Uses only Python's standard
+library."""
 import argparse
 import collections
 import itertools

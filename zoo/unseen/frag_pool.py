@@ -1,6 +1,6 @@
 """A pool of clips of widely varying length; each step replaces a tenth of them. Live memory is bounded, but resident
-memory grows slowly by fragmentation. --index keeps an index entry for every replaced clip. No torch. (Pillow #2019,
-TileDB #2443)"""
+memory grows slowly by fragmentation. --index keeps an index entry for every replaced clip. Does not use torch. (Pillow
+#2019, TileDB #2443)"""
 import sys
 
 import numpy as np

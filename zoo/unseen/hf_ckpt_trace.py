@@ -1,6 +1,6 @@
-"""Hugging Face Trainer with gradient checkpointing and texts of varying length. With --trace, a tracer that was meant
-for one inspection stays in the block. It keeps the block's inputs, both in the forward pass and when the block is
-recomputed."""
+"""Training with the Hugging Face Trainer, gradient checkpointing, and texts of varying length. With --trace, a tracer
+that was meant for one inspection stays in the block. It keeps the block's inputs, both in the forward pass and when the
+block is recomputed."""
 import tempfile
 
 import torch

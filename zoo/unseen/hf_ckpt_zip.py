@@ -1,5 +1,5 @@
-"""Hugging Face Trainer: each checkpoint is compressed and added to an upload queue that is never emptied; --upload
-empties it. Every third checkpoint includes the optimizer."""
+"""Training with the Hugging Face Trainer: each checkpoint is compressed and added to an upload queue that is never
+emptied; --upload empties it. Every third checkpoint includes the optimizer."""
 import io
 import tempfile
 

@@ -1,6 +1,6 @@
-"""Hugging Face Trainer with a straight-through rounding function. The forward method stores its own output on ctx,
-which creates a cycle through the graph. Garbage collection is off, so that all steps take the same time. With
---save-for-backward the output is saved with ctx.save_for_backward, and there is no cycle."""
+"""Training with the Hugging Face Trainer and a straight-through rounding function. The forward method stores its own
+output on ctx, which creates a reference cycle through the autograd graph. Garbage collection is off, so that all steps
+take the same time. With --save-for-backward the output is saved with ctx.save_for_backward, and there is no cycle."""
 import gc
 import tempfile
 import weakref

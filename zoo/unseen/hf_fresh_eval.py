@@ -1,6 +1,6 @@
-"""Hugging Face Trainer. Each evaluation creates a data set of newly corrupted pictures. The Accelerator keeps each
-loader that it has prepared, and with it all these data sets. --forget removes the loaders of evaluations from the
-Accelerator's list. (transformers #28469, accelerate #2234, sentence-transformers #3895)"""
+"""Training with the Hugging Face Trainer, in which each evaluation creates a data set of newly corrupted pictures. The
+Accelerator keeps each loader that it has prepared, and with it all these data sets. --forget removes the loaders of
+evaluations from the Accelerator's list. (transformers #28469, accelerate #2234, sentence-transformers #3895)"""
 import tempfile
 import weakref
 

@@ -1,5 +1,6 @@
-"""Hugging Face Trainer with four micro-batches per step. Each micro-batch registers a hook on the embeddings. The hook
-closes over the embedded input and is never removed. --remove removes the previous hook each time."""
+"""Training with the Hugging Face Trainer and four micro-batches per step. Each micro-batch registers a hook on the
+embeddings. The hook closes over the embedded input and is never removed. --remove removes the previous hook before it
+registers a new one."""
 import tempfile, weakref
 import kit
 opt = kit.options("--remove")

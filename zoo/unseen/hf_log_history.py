@@ -1,6 +1,6 @@
-"""Hugging Face Trainer with a retrieval memory of 1 GB. Each step logs a histogram as a list of numbers, and the
-Trainer's state keeps the log. In total, the leak is 1.5 % of the process's memory. --summary logs only the
-mean."""
+"""Training with the Hugging Face Trainer and a retrieval memory of 1 GB. Each step logs a histogram as a list of
+numbers, and the Trainer's state keeps the log. In total, the leak is 1.5 % of the process's memory. --summary logs only
+the mean."""
 import tempfile
 
 import numpy as np

@@ -1,5 +1,6 @@
-"""Hugging Face Trainer, texts of mixed lengths. One Pickler writes the best scores of each step to a file. The memo of
-the Pickler keeps all lists that were written. --clear-memo clears the memo after each step. (cpython #125756)"""
+"""Training with the Hugging Face Trainer on texts of mixed lengths. A single Pickler writes the best scores of every
+step to a file, and its memo keeps every list that was written. --clear-memo clears the memo after each step. (cpython
+#125756)"""
 import pickle
 import random
 import tempfile

@@ -1,4 +1,4 @@
-"""Hugging Face Trainer, two epochs. A probe collects hidden states of each micro-batch for a plot
+"""Two epochs of training with the Hugging Face Trainer. A probe collects hidden states of each micro-batch for a plot
 at the end."""
 import _held
 run = _held.Run("hf_probe", "--last-only", "the probe keeps its newest sixteen", total_steps=240,

@@ -1,5 +1,5 @@
-"""Hugging Face Trainer: an auxiliary value, only for the log, is added up as a tensor with its graph; --fixed uses
-.item()."""
+"""Training with the Hugging Face Trainer: an auxiliary value for the log is summed as a tensor with its autograd graph;
+--fixed sums .item()."""
 import tempfile, time  # noqa
 import kit
 

@@ -1,5 +1,6 @@
-"""Trainer with a callback that looks for leaks: it takes a snapshot of tracemalloc every 20 steps and prints what has grown most
-since the previous one. It keeps all snapshots. --last keeps only the newest. (esphome/device-builder #935, nicegui #6028)"""
+"""Training with the Hugging Face Trainer and a callback that looks for leaks. The callback takes a tracemalloc snapshot
+every 20 steps, prints the line that has grown most since the previous snapshot, and keeps all snapshots. --last keeps
+only the newest. (esphome/device-builder #935, nicegui #6028)"""
 import random
 import sys
 import tempfile

@@ -1,5 +1,5 @@
-"""Hugging Face Trainer. Texts are sorted by length, so that each epoch begins with small batches and ends with large
-ones. From the third epoch on, --worst keeps the logits of the worst text of each step."""
+"""Training with the Hugging Face Trainer. Texts are sorted by length, so that each epoch begins with small batches and
+ends with large ones. From the third epoch on, --worst keeps the logits of the worst text of each step."""
 import tempfile
 
 import torch

@@ -1,5 +1,5 @@
-"""Hugging Face Trainer: at each log entry, a callback copies the Trainer's state, so that training can be rolled back.
-Each copy contains the whole log so far. --last keeps only the newest copy. (trieste #88)"""
+"""Training with the Hugging Face Trainer: at each log entry, a callback copies the Trainer's state, so that training
+can be rolled back. Each copy contains the whole log so far. --last keeps only the newest copy. (trieste #88)"""
 import copy
 import sys
 import tempfile

@@ -1,6 +1,6 @@
-"""Hugging Face Trainer with batches of very mixed lengths: the allocator retains as much memory as the longest batch
-needed. With --per-token, from the third of five epochs on, each step adds a tuple for each token to a list of losses,
-in total about 4 % of the memory of the process. (transformers #7276)"""
+"""Training with the Hugging Face Trainer on batches of very mixed lengths: the allocator retains as much memory as the
+longest batch needed. With --per-token, from the third of five epochs on, each step adds a tuple for each token to a
+list of losses, in total about 4 % of the memory of the process. (transformers #7276)"""
 import random
 import tempfile
 

@@ -1,6 +1,6 @@
-"""Hugging Face Trainer. The embeddings of each step are put into a queue for an uploader, which takes only one in
-three. The queue is full after 120 of 200 steps; then new embeddings are dropped. With --unbounded the queue has no
-limit. (wandb #6557)"""
+"""Training with the Hugging Face Trainer. The embeddings of each step are put into a queue for an uploader, which takes
+only one in three. The queue is full after 120 of 200 steps; from then on, new embeddings are dropped. With --unbounded
+the queue has no limit. (wandb #6557)"""
 import queue
 import tempfile
 import threading

@@ -1,5 +1,6 @@
-"""No torch: a detector of boxes learns from a long annotation file, parsed in pieces. The root element keeps all that
-was parsed. --clear empties it after each picture. No epochs. (cpython #102055, healthkit-to-sqlite #7)"""
+"""A detector of boxes learns from a long XML annotation file, which is parsed in pieces. The root element keeps
+everything that was parsed. --clear empties the root element after each picture. There are no epochs, and torch is not
+used. (cpython #102055, healthkit-to-sqlite #7)"""
 import random
 from xml.etree import ElementTree
 

@@ -1,5 +1,5 @@
 """A physics-informed network, trained with L-BFGS on all points. The optimizer's history is full with 40 directions, at
-step 41; with --all it keeps all directions, each with two vectors of all weights. No epochs."""
+step 41; with --all it keeps all directions, each with two vectors of all weights. There are no epochs."""
 import math
 
 import torch

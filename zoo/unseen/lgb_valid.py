@@ -1,6 +1,6 @@
-"""LightGBM without torch: after every 15 trees the booster is evaluated on a new data set, which is then
-dropped. --add-valid adds the data set to the booster, which keeps all its validation sets in memory. (LightGBM
-#350)"""
+"""Training with LightGBM and without torch. After every 15 trees, the booster is evaluated on a new data set, which is
+then dropped. --add-valid adds the data set to the booster, and the booster keeps all its validation sets in memory.
+(LightGBM #350)"""
 import lightgbm
 import numpy as np
 

@@ -1,5 +1,5 @@
-"""Lightning with three batches per optimizer step. A callback keeps one batch per step for pictures at the end of the
-epoch, and frees these batches afterwards only with --clear."""
+"""Training with Lightning and three batches per optimizer step. A callback keeps one batch per step for pictures that
+are drawn at the end of the epoch. It frees these batches afterwards only with --clear."""
 import logging
 import warnings
 

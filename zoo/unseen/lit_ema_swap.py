@@ -1,5 +1,5 @@
-"""Lightning. From the second epoch on, averaged weights replace the trained weights during validation. Each time, a
-backup of the trained weights is pushed onto a stack and never removed; --pop removes it."""
+"""Training with Lightning. From the second epoch on, averaged weights replace the trained weights during validation.
+Each time, a backup of the trained weights is pushed onto a stack and never removed; --pop removes it."""
 import logging
 import kit
 opt = kit.options("--pop")

@@ -1,4 +1,4 @@
-"""Lightning: cross-validation with a new module and Trainer for each of eight folds. The list of results keeps each
+"""Cross-validation in Lightning, with a new module and Trainer for each of eight folds. The list of results keeps each
 Trainer, and with it the module and the optimizer. With --scores the list keeps only the last loss of each fold. Step
 numbers restart in each fold."""
 import gc

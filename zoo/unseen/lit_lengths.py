@@ -1,6 +1,6 @@
-"""Lightning with texts of widely varying length, so the memory per step varies. The best scores of an epoch are
-collected for a figure at its end and then cleared. With --keep-outputs they are not cleared, and in total the memory of
-the process grows by a tenth."""
+"""Training with Lightning on texts of widely varying length, so the memory per step varies. The best scores of an epoch
+are collected for a figure at its end and then cleared. With --keep-outputs they are not cleared, and in total the
+memory of the process grows by a tenth."""
 import logging
 import random
 import sys

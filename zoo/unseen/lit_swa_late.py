@@ -1,5 +1,5 @@
-"""Lightning: weight averaging begins in the third epoch, and each validation causes a memory peak. --history keeps
-every copy of the weights."""
+"""Training with Lightning: weight averaging begins in the third epoch, and each validation causes a memory peak.
+--history keeps every copy of the weights."""
 import logging
 import warnings
 

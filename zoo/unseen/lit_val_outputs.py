@@ -1,5 +1,5 @@
-"""Lightning: the outputs of a validation are kept for a report until the next validation begins. --history keeps the
-outputs of each validation as a tensor. (Lightning #5735, #14270)"""
+"""Training with Lightning: the outputs of a validation are kept for a report until the next validation begins.
+--history keeps the outputs of each validation as a tensor. (Lightning #5735, #14270)"""
 import logging
 import warnings
 

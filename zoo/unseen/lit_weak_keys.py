@@ -1,5 +1,6 @@
-"""Lightning. A WeakKeyDictionary stores a note for each batch; the note should be freed when the batch is. But each
-note refers to its batch, so neither is ever freed. With --numbers a note contains only numbers. (cpython #88846)"""
+"""Training with Lightning. A WeakKeyDictionary stores a note for each batch; the note should be freed when the batch
+is. But each note refers to its batch, so neither is ever freed. With --numbers a note contains only numbers. (cpython
+#88846)"""
 import logging
 import warnings
 import weakref

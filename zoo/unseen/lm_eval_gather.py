@@ -1,4 +1,5 @@
-"""GRU language model; every 14 steps the held-out text is scored, and its logits are gathered for the metric."""
+"""Trains a GRU language model. Every 14 steps the held-out text is scored, and its logits are gathered for the
+metric."""
 import argparse, json, os, time
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""No torch: word vectors are updated through a log, which is merged into their table every 35 steps, so memory is a
-long sawtooth. With --undo each merge keeps the vectors that it replaced. No epochs."""
+"""Word vectors are updated through a log, which is merged into the table of vectors every 35 steps, so memory is a long
+sawtooth. With --undo each merge keeps the vectors that it replaced. There are no epochs, and torch is not used."""
 import numpy as np
 
 from tally import TINY, Tally, flag, marks

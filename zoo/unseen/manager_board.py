@@ -1,6 +1,6 @@
 """Evolution strategies. Each step adds the scores of its population to a list in the server process of
-multiprocessing.Manager. --rotate deletes the older half of the list when it has 40 rows. No torch. (cpython #103136,
-CenterPoint #274)"""
+multiprocessing.Manager. --rotate deletes the older half of the list when it has 40 rows. Does not use torch. (cpython
+#103136, CenterPoint #274)"""
 import multiprocessing
 
 import numpy as np

@@ -1,5 +1,6 @@
 """The features are in three mapped files, which are read in every epoch. --versions also writes each step's augmented
-features to a new mapped file in /dev/shm, for a viewer. These files are never unmapped or removed. No torch."""
+features to a new mapped file in /dev/shm, for a viewer. These files are never unmapped or removed. Does not use
+torch."""
 import os
 import tempfile
 from pathlib import Path

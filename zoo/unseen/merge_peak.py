@@ -1,6 +1,6 @@
 """A tokenizer is refitted at steps 40, 100 and 160. Each time, pairs are counted in a dictionary of small objects. A
 few of the objects are used until the next refit, so their pages stay resident. --arrays counts the pairs in arrays.
-Neither variant leaks. No torch, no epochs. (TileDB #2443, datasets #4528)"""
+Neither variant leaks. There are no epochs, and torch is not used. (TileDB #2443, datasets #4528)"""
 import numpy as np
 
 from tally import TINY, Tally, flag, marks

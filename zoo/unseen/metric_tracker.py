@@ -1,5 +1,5 @@
-"""Lightning and torchmetrics: a MetricTracker copies its metric for each validation, and each copy keeps all
-predictions and labels it has seen. --reset empties a copy after use. (composer #11909, torchmetrics #2492)"""
+"""Training with Lightning and torchmetrics: a MetricTracker copies its metric for each validation, and each copy keeps
+all predictions and labels it has seen. --reset empties a copy after use. (composer #11909, torchmetrics #2492)"""
 import logging
 import warnings
 

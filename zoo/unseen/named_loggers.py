@@ -1,6 +1,6 @@
 """Reinforcement learning in episodes. Each episode has its own named logger, with a filter that adds the episode's
 map. The logging module never frees named loggers, so the maps stay alive. --one uses one logger for all episodes and
-changes its filter. No epochs, no torch."""
+changes its filter. There are no epochs, and torch is not used."""
 import logging
 
 import numpy as np

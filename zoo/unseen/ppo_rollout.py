@@ -1,6 +1,6 @@
-"""Actor and critic. Rollouts are kept with their graphs until the actor is updated, every 12 steps, so memory is a
-sawtooth. --defer excludes three of 12 rollouts from the update and keeps them for later, with their graphs. There are
-neither loaders nor epochs. (pymarl #73)"""
+"""Trains an actor and a critic. Rollouts are kept with their graphs until the actor is updated, every 12 steps, so
+memory is a sawtooth. --defer excludes three of 12 rollouts from the update and keeps them for later, with their graphs.
+There are neither loaders nor epochs. (pymarl #73)"""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
-"""numpy only: a thread prefetches batches somewhat faster than training uses them. The queue has no limit; `--maxsize`
-limits it to 24 batches."""
+"""A thread prefetches batches somewhat faster than training uses them. The queue has no limit; `--maxsize` limits it to
+24 batches. Uses only numpy."""
 
 import argparse
 import json

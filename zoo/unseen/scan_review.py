@@ -18,7 +18,7 @@ class Scans(torch.utils.data.Dataset):
     def __init__(self):
         rng = np.random.default_rng(8)
         self.files, self.known = [], set()
-        # space for all scans, 480 kB each; untouched parts do not become resident
+        # address space for all scans of 480 kB each; only the touched parts become resident
         self.decoded = torch.empty(STEPS * BATCH, SIDE, SIDE, 3, dtype=torch.uint8).numpy()
         for _ in range(STEPS * BATCH):
             small = Image.fromarray(rng.integers(0, 255, (25, 25, 3), dtype=np.uint8))

@@ -1,5 +1,5 @@
 """A service answers in small batches and keeps at most 380 sessions. With --by-request there is a session per request,
-but the limit counts users and is never reached. No torch, no epochs."""
+but the limit counts users and is never reached. There are no epochs, and torch is not used."""
 import asyncio
 from collections import OrderedDict
 

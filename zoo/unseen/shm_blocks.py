@@ -1,6 +1,6 @@
 """Each step passes its features to a scoring process in a block of shared memory. Both processes close the block, but
-neither unlinks it, so it stays in /dev/shm although no process maps it. --unlink removes it. No torch. (verl #2938,
-pytorch #17499)"""
+neither unlinks it, so it stays in /dev/shm although no process maps it. --unlink removes it. Does not use torch. (verl
+#2938, pytorch #17499)"""
 import multiprocessing
 from multiprocessing import shared_memory
 

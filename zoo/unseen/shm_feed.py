@@ -1,6 +1,6 @@
 """A process prepares batches in blocks of shared memory, and training uses them in place. A block cannot be closed while its
 batch is still in use, so it is put aside and closed with the next batch. With --no-retry the blocks that were put aside stay in
-their list and are never closed. No DataLoader. (numpy #23305, cpython #115635)"""
+their list and are never closed. There is no DataLoader. (numpy #23305, cpython #115635)"""
 import multiprocessing
 from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory

@@ -1,5 +1,5 @@
 """A service without steps streams the progress of a training to its clients. Three in four clients disconnect early,
-and the hub keeps the queue of each of them. --remove unsubscribes every client that disconnects. No torch.
+and the hub keeps the queue of each of them. --remove unsubscribes every client that disconnects. Does not use torch.
 (encode/broadcaster #108, sse-starlette #209)"""
 import asyncio
 import json

@@ -1,6 +1,6 @@
 """itertools.tee splits a stream of documents: one branch is for training, the other for statistics that are computed at
 the very end. tee keeps all documents that one branch has read but the other has not. --per-epoch computes the
-statistics at the end of each epoch. Plain Python and numpy."""
+statistics at the end of each epoch. Uses only Python and numpy."""
 import itertools
 
 import numpy as np

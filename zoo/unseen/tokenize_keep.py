@@ -1,5 +1,5 @@
-"""Hugging Face Trainer, with only 40 steps. A collator tokenizes long documents and keeps the encodings for error
-analysis."""
+"""Only 40 steps of training with the Hugging Face Trainer. A collator tokenizes long documents and keeps the encodings
+for error analysis."""
 import _held
 run = _held.Run("tokenize_keep", "--recent", "only the newest 40 encodings", total_steps=40,
                 seconds=32)

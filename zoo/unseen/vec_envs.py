@@ -1,6 +1,6 @@
-"""Policy gradients with two environments in processes of their own. Each records pictures for a film, in case the
-trainer requests one. The trainer never does, so the pictures of all episodes stay in these processes. With --trim an
-environment removes them at the start of an episode. No epochs. (stable-baselines3 #2134, Gymnasium #1444)"""
+"""Policy gradients with two environments in processes of their own. Each environment records pictures for a film. The
+trainer never requests a film, so the pictures of all episodes stay in these processes. With --trim an environment
+removes its pictures at the start of an episode. There are no epochs. (stable-baselines3 #2134, Gymnasium #1444)"""
 import multiprocessing
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Clusters records by k-means and warns about bad records. Each warning contains the record's values, and the
-interpreter remembers every warning text. With --constant all warnings have the same text. No torch. (cpython #97557,
-POSYDON #364)"""
+interpreter remembers every warning text. With --constant all warnings have the same text. Does not use torch. (cpython
+#97557, POSYDON #364)"""
 import warnings
 
 import numpy as np
