@@ -78,7 +78,7 @@ def write_table(path, rows, columns):
 
 
 def thin(rows, period_s=1.0):
-    """Keeps one sampling time per second, with the samples of all processes at that time."""
+    """Returns only the rows of one sampling time per second; at each sampling time there is a row per process."""
     kept, due, last = [], 0.0, None
     for row in rows:
         t = float(row["t"])

@@ -46,7 +46,8 @@ def regressions(outcomes, kept):
         for key, title in GRADES.items():
             if RANK[now[key]] < RANK[before[key]]:
                 worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
-        if not before["leak"]:  # the line is not compared, because growth that stops may be too small for the sampler
+        # The line of growth that stops is not compared, because the growth may be too small to be sampled.
+        if not before["leak"]:
             continue
         if before["culprit_row"] and not now["culprit_row"]:
             worse.append(f"{name}: the true call site was in row {before['culprit_row']}, now in none")

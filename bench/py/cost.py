@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the cost of ebb in a training step, with an upper bound, for marks, hooks and profiler.
+"""Measures the cost of ebb in a training step: of marks, hooks and profiler, each with an upper bound.
 
     bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--costs all] [--minutes N] [--json
 FILE]

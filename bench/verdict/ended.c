@@ -1,4 +1,4 @@
-/* Truncates labelled series at a random time, as if the job had ended by itself then. */
+/* Truncates labelled series at a random time, as if the job had ended by itself at that time. */
 #include "ended.h"
 
 #include <math.h>

@@ -190,7 +190,7 @@ def test_census_command_does_not_wait_for_an_exiting_process(job, tmp_path):
     assert status == 2 and "the process exited before it answered" in doc["processes"][0]["error"]
 
 
-def test_census_command_skips_a_stale_socket(job):
+def test_census_command_ignores_the_socket_of_an_exited_process(job):
     job.start(PYTHON, "-c", JOB, job.stop).wait_for_listeners()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(job.facts()["socket"] + ".999999999")

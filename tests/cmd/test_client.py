@@ -72,7 +72,7 @@ def test_client_prints_one_line_of_advice_if_no_server_is_running(tmp_path, comm
     ({"EBB_STATE_DIR": "/nowhere/b"}, "/nowhere/b/sock"),
     ({"XDG_STATE_HOME": "/nowhere/c"}, "/nowhere/c/ebb/sock"),
     ({"XDG_STATE_HOME": None, "HOME": "/nowhere/d"}, "/nowhere/d/.local/state/ebb/sock")])
-def test_client_searches_the_documented_folders_for_the_socket(env, path):
+def test_client_searches_documented_folders_for_the_server_socket(env, path):
     assert refused_with(run_ebb("jobs", env=env), f"no server at {path};")
 
 
@@ -248,7 +248,7 @@ def test_jobs_table_shows_time_to_oom_only_if_a_leak_is_certain(server, client, 
 
 
 def read_all(fd):
-    """Reads the remaining output from a pseudo-terminal that no process has open for writing."""
+    """Reads the remaining output from a pseudo-terminal after all writers have closed it."""
     data = b""
     with contextlib.suppress(OSError):
         while piece := os.read(fd, 65536):

@@ -68,7 +68,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# A job of a process and its child, which use 300 MiB of shared memory. The kernel cannot reclaim it.
+# A job of a process and its child, which use 300 MiB of shared memory. The kernel cannot reclaim shared memory.
 SHARES = """
 import mmap, time
 memory = mmap.mmap(-1, 300 << 20)

@@ -34,8 +34,8 @@ def receiver(tmp_path):
 
 
 def run(receiver, way, *more, copy="torch", preload=(LIBRARY,)):
-    """Runs the test program. Returns the program's own counts (live bytes, and blocks and failures forwarded to the
-    original report functions) and its heap tables."""
+    """Runs the test program. Returns the program's heap tables and its own counts: live bytes, and the numbers of
+    blocks and failures that were forwarded to the original report functions."""
     env = environment({"LD_PRELOAD": ":".join(map(str, preload)), "EBB_SOCKET": receiver.path,
                        "EBB_HEAP": heap_table.with_filters("")})
     done = subprocess.run([PROGRAMS / "gpus", library(copy), way, *more], env=env, stdout=subprocess.PIPE, text=True,

@@ -410,7 +410,7 @@ def test_roles_of_launcher_and_main_process_are_recorded(tmp_path):
     assert any(name.startswith("python") and role == "main" for name, role in roles), roles
 
 
-def test_summary_has_the_documented_layout(tmp_path, ebb):
+def test_run_summary_is_text_or_json_or_nothing_as_requested(tmp_path, ebb):
     result = ebb("run", "--", "sleep", "0.3", cwd=tmp_path)
     assert "finished in " in result.stderr
     assert "ebb-runs/sleep-" in result.stderr

@@ -1153,7 +1153,8 @@ def test_full_disk_is_reported_until_space_is_free_again(tmp_path):
         s.wait(s.submit("true"))
         fill(folder / "filler")
         refused = None
-        for _ in range(200):  # Free pages of the database may still have space for a few jobs.
+        # The database may still have free pages for a few jobs, so several jobs are submitted.
+        for _ in range(200):
             answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
             if answer.status != 201:
                 refused = answer

@@ -1,4 +1,4 @@
-"""Tests that ebb.hf.MemoryCleanup cleans up and measures its effect."""
+"""Tests that ebb.hf.MemoryCleanup frees memory and measures the effect of each cleanup."""
 
 import gc
 

@@ -43,7 +43,7 @@ async def close_code(socket):
         return closed.rcvd.code
 
 
-def test_viewer_follows_a_job_from_queue_to_end():
+def test_viewer_receives_states_samples_and_log_of_a_job_in_order():
     async def follow(server):
         socket = await connect(server)
         assert (await message(socket, "hello"))["boot"]

@@ -39,7 +39,7 @@ def received(marks):
         return found
 
 
-def test_steps_phases_and_other_marks_are_sent(marks):
+def test_step_phase_and_mark_functions_send_the_documented_text(marks):
     ebb.step(1)
     ebb.step(2, epoch=0.5, steps_per_epoch=4, max_steps=8)
     with ebb.phase("eval"):

@@ -223,7 +223,7 @@ def test_epoch_with_prefetching_ends_with_the_step_of_its_last_batch(wire, track
     assert values(wire, "STEPS_PER_EPOCH")[-1] == str(length)
 
 
-def test_prefetching_of_batches_is_detected(wire, tracker):
+def test_prefetching_is_detected_and_epoch_ends_are_exact_afterwards(wire, tracker):
     optimizer = Optimizer()
     for _ in range(3):
         for _ in ahead(Loader(tracker, 4)):

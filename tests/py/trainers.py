@@ -133,8 +133,8 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 def leave():
     """Ends a rank without shutting down the interpreter. After a shutdown, gloo's threads may still
-    have to release the last tensors, and would abort the process (pytorch/pytorch#179291). These
-    tensors live that long because the model that refers to them still exists."""
+    release tensors of the model, which exists until then, and would abort the process
+    (pytorch/pytorch#179291)."""
     import torch
 
     torch.distributed.destroy_process_group()

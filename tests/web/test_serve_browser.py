@@ -84,7 +84,7 @@ def test_page_shows_the_job_log_as_plain_text(seen):
     assert not seen["watch"]["injected"]
 
 
-def test_page_recovers_after_a_server_restart(seen):
+def test_job_plot_and_log_have_no_gap_after_a_server_restart(seen):
     assert "does not answer" in seen["restart"]["away"]
     assert seen["restart"]["gaps"] == 0 and seen["restart"]["lines"] > 3
 
@@ -99,6 +99,6 @@ def test_job_rerun_from_the_page_has_a_report(seen):
     assert not seen["again"]["wide"]
 
 
-def test_server_page_shows_memory_and_slots_of_the_machine(seen):
+def test_server_page_shows_memory_and_job_slots_of_the_machine(seen):
     assert any("Memory of the machine" in text for text in seen["machine"])
     assert any(re.search(r"Slots\s*0 of 2", text) for text in seen["machine"])

@@ -146,7 +146,7 @@ def test_job_log_is_shown_with_a_limited_number_of_lines(seen):
     assert seen["useLog"]["many"] <= 2001
 
 
-def test_job_buttons_work_and_cancelling_requires_confirmation(seen):
+def test_job_page_cancels_only_after_confirmation_and_can_rerun(seen):
     act = seen["act"]
     assert act["before"] == 0 and act["reason"] == "enough"
     assert "checkpointing" in act["announced"]
@@ -180,7 +180,7 @@ def test_page_polls_the_api_if_the_live_stream_fails(seen):
     assert "asked for" in seen["withoutLive"]["found"]
 
 
-def test_page_shows_used_slots_and_an_error_for_unknown_jobs(seen):
+def test_page_shows_used_job_slots_and_an_error_for_an_unknown_job(seen):
     assert any(text.startswith("Slots1 of 2") for text in seen["looks"]["machine"])
     assert seen["looks"]["missing"] == "no such job: 4711"
 

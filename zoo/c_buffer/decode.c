@@ -1,5 +1,5 @@
-/* A decoder like those in C extensions: it owns the memory it returns, which no garbage collector
- * knows. */
+/* A decoder like those in C extensions. The decoder owns the memory that it returns, and no garbage
+ * collector knows of this memory. */
 #include <stdlib.h>
 
 struct clip {

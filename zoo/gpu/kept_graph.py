@@ -1,5 +1,4 @@
-"""For its log, a plain loop sums validation losses as tensors with their autograd graphs; --fixed sums plain
-numbers."""
+"""A plain loop sums validation losses for the log as tensors with their autograd graphs; --fixed sums plain numbers."""
 import torch
 from torch import nn
 

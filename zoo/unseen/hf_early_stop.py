@@ -14,7 +14,7 @@ ledger, pace = kit.Ledger(), kit.Pace(0.2, opt.tiny)
 
 
 class Average(TrainerCallback):
-    """The model has 2 million weights (8 MB), of which there is only one copy."""
+    """Averages the weights of the model: 2 million weights, 8 MB. There is only one copy of the average."""
 
     def __init__(self):
         self.weights = None
