@@ -294,7 +294,7 @@ def test_guard_of_an_attached_job_only_warns_by_default(attach):
         assert job.wait() == 0 and job.stdout.read() == "finished\n"
 
 
-def test_guard_option_lets_the_guard_stop_an_attached_job(attach):
+def test_option_guard_of_attach_lets_the_guard_stop_the_job(attach):
     with program(GROWING) as job:
         result = attach("--limit", "300M", "--guard", job.pid)
         assert result.returncode == 0, result.stderr

@@ -202,7 +202,7 @@ def test_client_prints_why_the_server_refused_a_request(server, client):
     ("succeeded", 0, 0, ""), ("failed", 3, 3, "failed"), ("failed", None, 125, "failed"),
     ("failed", 124, 124, "failed"), ("cancelled", 143, 125, "cancelled"),
     ("lost", None, 125, "lost")])
-def test_submit_with_wait_option_exits_with_the_job_status(server, client, state, status, expected, words):
+def test_option_wait_of_submit_makes_ebb_exit_with_the_job_status(server, client, state, status, expected, words):
     server.say("POST /api/v1/jobs", reply({**JOB, "state": "queued"}, 201))
     answers = iter([{**JOB, "state": "running"}, {**DONE, "state": state, "status": status}])
     server.say("GET /api/v1/jobs/17", lambda query, body: reply(next(answers)))
@@ -375,13 +375,13 @@ def test_logs_command_prints_nothing_for_an_empty_log(server, client):
 
 
 @pytest.mark.parametrize("lines", [0, 1, 10, 4999, 5000, 6000])
-def test_logs_command_with_tail_option_prints_the_last_lines(server, client, lines):
+def test_option_tail_of_logs_prints_the_last_lines(server, client, lines):
     Log(server, TEXT)
     wanted = TEXT.decode().splitlines(keepends=True)[5000 - lines if lines < 5000 else 0:]
     assert said(client("logs", "--tail", lines, 17), "".join(wanted))
 
 
-def test_logs_command_with_tail_accepts_a_log_without_final_newline(server, client):
+def test_option_tail_of_logs_accepts_a_log_without_final_newline(server, client):
     Log(server, b"one\ntwo\nthree")
     assert said(client("logs", "-n", 2, 17), "two\nthree")
 
@@ -393,7 +393,7 @@ def test_logs_command_reports_the_size_of_the_dropped_log_part(server, client):
     assert result.stderr == "ebb: logs: 37000 bytes of the log were dropped here\n"
 
 
-def test_logs_command_with_follow_prints_the_log_until_the_job_ends(server, client):
+def test_option_follow_of_logs_prints_output_until_the_job_ends(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
 
     def job(query, body):
@@ -487,7 +487,7 @@ def test_polling_wait_command_returns_at_its_timeout(server, client):
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
 
-def test_logs_command_with_follow_polls_while_the_server_is_busy(server, client):
+def test_option_follow_of_logs_polls_while_the_server_is_busy(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
     refusals = [True, True]
 

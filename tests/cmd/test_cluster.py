@@ -86,7 +86,7 @@ def test_growth_of_only_rank_0_in_first_epoch_is_called_filling(job):
     assert verdict_json(folder)[0]["tree"]["verdict"] == "leaking"
 
 
-def test_leak_on_one_gpu_makes_the_job_verdict_leaking(job):
+def test_job_verdict_is_leaking_if_one_gpu_leaks(job):
     folder = job(2, 2, 200, "gpu=1")
     doc, status = verdict_json(folder)
     assert status == 1 and [gpu["node"] for gpu in doc["gpus"]] == [0, 1]
@@ -162,7 +162,7 @@ def test_watch_command_prints_the_summary_when_all_nodes_have_ended(job, tmp_pat
     assert lines[1].startswith("ebb  no leak in 8 ranks") and len(lines) == 3
 
 
-def test_watch_command_follows_several_nodes_while_they_record(tmp_path):
+def test_watch_command_follows_several_nodes_during_the_run(tmp_path):
     folder = tmp_path / "1.0"
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "cluster"
     writer = subprocess.Popen([tool, folder, "2", "4", "150", "leak=5", "live=25"])

@@ -301,7 +301,7 @@ def test_exit_of_the_checkpoint_command_confirms_the_checkpoint(guarded):
     assert (guarded.folder / "asked").read_text() == "1\n"
 
 
-def test_checkpoint_completes_when_file_appears_after_command_exit(guarded):
+def test_checkpoint_is_complete_if_done_file_appears_after_command_exit(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "(sleep 0.5; touch made) &",
                          "--checkpoint-done", "made", *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "file")

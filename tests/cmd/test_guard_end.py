@@ -278,7 +278,7 @@ def test_sigkill_not_sent_by_ebb_is_reported_with_unknown_sender(guarded):
         128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 
 
-def test_summary_of_a_silent_failed_job_has_its_exit_status(guarded):
+def test_summary_of_a_failed_job_without_output_has_the_exit_status(guarded):
     assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
 
 

@@ -296,7 +296,7 @@ def test_heap_of_a_process_not_under_ebb_prints_one_error_line():
     assert refused_with(run_ebb("heap", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
-def test_heap_of_exited_process_is_refused():
+def test_heap_command_refuses_the_pid_of_an_exited_process():
     with subprocess.Popen([PYTHON, "-c", ""], env=environment()) as process:
         process.wait()
     assert refused_with(run_ebb("heap", process.pid), f"heap: there is no process {process.pid}")

@@ -408,7 +408,7 @@ def test_each_pool_worker_has_a_heap_history(tmp_path, way):
     assert held(heap(result.run, "--pid", facts(result.run)["pid"]), path, line) == 0
 
 
-def test_heap_command_shows_the_largest_process_and_lists_the_others(tmp_path):
+def test_heap_command_shows_the_largest_process_and_lists_the_rest(tmp_path):
     path = write(tmp_path, POOL)
     result = run_job(tmp_path, PYTHON, path, "fork")
     doc = heap(result.run)

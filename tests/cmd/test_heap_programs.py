@@ -94,7 +94,7 @@ def test_sanitizer_reports_of_a_child_are_unchanged_under_ebb(run, tmp_path):
     assert errors[0] == errors[1] and len(errors[0]) == 1
 
 
-def test_program_with_a_seccomp_filter_that_kills_is_not_profiled(run):
+def test_program_under_a_strict_seccomp_filter_is_not_killed(run):
     plain = subprocess.run([PROGRAMS / "sandboxed"], env=environment({}), capture_output=True,
                            text=True, timeout=4 * PATIENCE_S)
     if plain.returncode == 77:

@@ -81,7 +81,7 @@ def test_help_adapts_to_the_terminal_width(columns, width):
     assert width - 15 < max(map(len, prose)) <= width
 
 
-def test_help_for_an_unknown_command_suggests_a_similar_one(ebb):
+def test_help_for_an_unknown_command_suggests_a_similar_command(ebb):
     assert refused(ebb("help", "exprot"), 'unknown command "exprot"; did you mean export?')
 
 

@@ -382,7 +382,7 @@ def test_viewer_that_ignores_a_close_frame_is_disconnected():
             assert server.counts()["viewers"] == 0
 
 
-def test_viewer_with_an_incomplete_frame_does_not_delay_others():
+def test_viewer_with_an_incomplete_frame_does_not_delay_other_viewers():
     with Server(look=50, silent=5000) as server:
         with Viewer(server) as half, Viewer(server) as other:
             half.socket.sendall(frame(TEXT, b'{"jobs": true}')[:9])

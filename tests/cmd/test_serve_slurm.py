@@ -274,7 +274,7 @@ def test_server_killed_repeatedly_submits_every_job_once(slurm, tmp_path):
     assert states["accepted"] >= 20 and states.get("succeeded", 0) > 0
 
 
-def test_server_executor_cannot_change_while_jobs_run(slurm, tmp_path):
+def test_server_with_running_jobs_refuses_a_change_of_executor(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600")
         server.wait(job, "running")

@@ -112,7 +112,7 @@ def test_rows_of_the_zoo_table_are_at_most_160_columns_wide(capsys):
     assert rows[0][3:5] == ["undecided WRONG", "undecided WRONG"] and "+11% (-24%..+25%)" in rows[0]
 
 
-def test_failing_zoo_program_does_not_stop_the_others(monkeypatch, tmp_path):
+def test_failing_zoo_program_does_not_stop_other_programs(monkeypatch, tmp_path):
     runs = [(name, "leak", [], {}) for name in ("good", "bad", "absent")]
     status = {"good": 0, "bad": 3, "absent": zoo.common.NOT_HERE}
     monkeypatch.setattr(zoo, "record", lambda name, *rest: (status[name], ""))

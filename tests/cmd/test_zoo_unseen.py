@@ -24,7 +24,7 @@ runner = load_runner()
 
 
 @pytest.mark.parametrize("key", TRUTHS)
-def test_unseen_truth_files_are_complete_and_match_their_programs(key):
+def test_truth_files_match_the_unseen_programs_and_are_complete(key):
     truth = TRUTHS[key]
     source = (UNSEEN / f"{truth['program']}.py").read_text()
     assert key == f"{truth['program']}-{truth['variant']}"
@@ -53,7 +53,7 @@ def test_verdict_that_confuses_leak_and_benign_is_graded_as_wrong(word, leak, gr
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_unseen_runner_reports_when_a_verdict_became_right():
+def test_first_right_epoch_and_false_alarms_of_a_verdict_are_reported():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
@@ -80,7 +80,7 @@ def found(**changes):
     ({"hypothesis_right": False}, "the first hypothesis was right, now it is cow"),
     ({"grade": "-"}, "did not come to its end"),
 ])
-def test_unseen_result_worse_than_expected_is_reported(change, said):
+def test_unseen_program_with_worse_result_than_expected_is_reported(change, said):
     worse, known = runner.defects([found(**change)], {"x": runner.to_keep(found())})
     assert len(worse) == 1 and said in worse[0] and known == []
 
@@ -91,12 +91,12 @@ def test_wrong_result_that_was_expected_is_called_a_known_defect():
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
 
 
-def test_unseen_run_missing_from_the_table_fails_only_if_graded_wrong():
+def test_run_of_an_unseen_program_not_in_the_table_fails_only_if_wrong():
     assert runner.defects([found(grade="unsure")], {}) == ([], [])
     assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
 
 
-def test_table_of_expected_results_has_every_unseen_run():
+def test_table_of_expected_results_has_every_run_of_unseen_programs():
     kept = runner.table.read(runner.KEPT)
     assert set(kept) == {f"{key}-{mode}" for key in TRUTHS for mode in runner.MODES}
     for name, before in kept.items():
