@@ -201,7 +201,6 @@ def signed(text, grade_of_it):
 
 
 def row_of(name, found):
-    """Returns one row of the table."""
     after = found["right_after_s"]
     return [name, found["variant"], "yes" if found["leak"] else "no",
             signed(found["marks"], found["marks_right"]), signed(found["no_marks"], found["no_marks_right"]),
@@ -212,7 +211,6 @@ def row_of(name, found):
 
 
 def details_of(name, truth, run_dir, found):
-    """Returns one row of the details."""
     by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
     steps = sorted(by_step)
     share, where = found["diagnosis"][2:]

@@ -1,5 +1,5 @@
 """Shared by programs of the unseen set: options, pace, and the programs' own count of live bytes. Must be imported
-before torch, because it allows torch only one thread, no GPU and no network."""
+before torch, because this module sets the environment so that torch has one thread, no GPU and no network."""
 import argparse
 import json
 import os

@@ -1,6 +1,6 @@
-"""numpy: the batch grows from 256 to 4096 rows during two of six epochs, then stays constant. From the fourth epoch on,
-the errors of each step are sent to a stub of an experiment tracker. With --mock the stub is a MagicMock, which records
-all calls. (cpython #106823)"""
+"""A numpy program whose batch grows from 256 to 4096 rows during two of six epochs and then stays constant. From the
+fourth epoch on, the errors of each step are sent to a stub of an experiment tracker. With --mock the stub is a
+MagicMock, which records all calls. (cpython #106823)"""
 from unittest import mock
 
 import numpy as np

@@ -1,5 +1,6 @@
-"""A service rates answers by a language model; it has no steps. Keys and values of the system prompt are computed
-once; the model appends those of each request to this cache. With --copy each request uses a copy. (MemOS #2301)"""
+"""A service without steps rates answers with a language model. The keys and values of the system prompt are computed
+once and cached, and the model appends the keys and values of each request to this cache. With --copy each request uses
+a copy of the cache. (MemOS #2301)"""
 import copy
 import time
 

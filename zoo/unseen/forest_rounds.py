@@ -1,5 +1,5 @@
-"""scikit-learn: a forest is trained on each new shard with warm_start, which only adds trees. --anew trains a new
-forest of the same size on each shard. Does not use torch. (scikit-learn #5385)"""
+"""Training with scikit-learn: a forest is trained on each new shard with warm_start, which only adds trees. --anew
+trains a new forest of the same size on each shard. Does not use torch. (scikit-learn #5385)"""
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 

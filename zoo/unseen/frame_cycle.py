@@ -1,6 +1,7 @@
-"""scikit-learn without torch. Automatic garbage collection is off; gc.collect is called every ten steps. A batch with
-missing numbers raises an error, which a local variable keeps for a retry: the error, its traceback and the frame with
-the batch form a cycle. With --no-collect, gc.collect is never called. (flask #5709, billiard #311)"""
+"""Training with scikit-learn and without torch. Automatic garbage collection is off, but gc.collect is called every ten
+steps. A batch with missing numbers raises an error, which a local variable keeps for a retry: the error, its traceback
+and the frame with the batch form a cycle. With --no-collect, gc.collect is never called. (flask #5709, billiard
+#311)"""
 import gc
 import weakref
 

@@ -1,5 +1,5 @@
-"""Each evaluation adds a handler to the logger, so that its report includes the log, and never removes the handler.
-Each handler stores all later lines of the log. --remove removes the handler. Uses only numpy."""
+"""Each evaluation adds a handler to the logger, in order to include the log in the evaluation's report. The handler is
+never removed and stores all later lines of the log. --remove removes the handler. Uses only numpy."""
 import io
 import logging
 

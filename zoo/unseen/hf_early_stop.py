@@ -1,5 +1,5 @@
-"""Hugging Face Trainer with texts of mixed length, an evaluation and a checkpoint every 24 steps, and early stopping
-after 192 of 384 steps. With --average, weights are averaged from step 80 on. Nothing leaks."""
+"""Training with the Hugging Face Trainer on texts of mixed length, with an evaluation and a checkpoint every 24 steps,
+and early stopping after 192 of 384 steps. With --average, weights are averaged from step 80 on. Nothing leaks."""
 import random, tempfile
 import kit
 opt = kit.options("--average")

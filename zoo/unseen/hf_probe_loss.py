@@ -1,5 +1,5 @@
 """Training with the Hugging Face Trainer: an auxiliary value for the log is summed as a tensor with its autograd graph;
---fixed sums .item()."""
+--fixed sums the results of .item()."""
 import tempfile, time  # noqa
 import kit
 

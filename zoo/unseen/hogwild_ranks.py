@@ -1,6 +1,5 @@
-"""torch.multiprocessing.spawn: two ranks train one model in shared memory without locks. Rank 1 writes a
-journal and keeps the embeddings of every step in it; with --flush it writes them to disk every 10
-steps."""
+"""Two ranks, started by torch.multiprocessing.spawn, train one model in shared memory without locks. Rank 1 writes a
+journal and keeps the embeddings of every step in it; with --flush it writes them to disk every 10 steps."""
 import torch
 import torch.multiprocessing as processes
 from torch import nn

@@ -1,6 +1,6 @@
-"""A transformer over graphs. The eigenvectors of each graph's Laplacian are its positions; they are computed at the
-graph's first use and cached, so the cache is full after one epoch. With --drop-edges some edges are left out at random;
-the key of the cache is the list of edges, so no key recurs. (bnnr #306)"""
+"""A transformer over graphs. The positions of a graph's nodes are the eigenvectors of its Laplacian. They are computed
+at the graph's first use and cached, so the cache is full after one epoch. With --drop-edges some edges are left out at
+random. The key of the cache is the list of edges, so no key recurs. (bnnr #306)"""
 import numpy as np
 import torch
 from torch import nn

@@ -1,6 +1,5 @@
-"""Entity embeddings with noisy batches. A debug log of gradients
-is written through logging.MemoryHandler, which buffers it. The
-program sends its marks directly to the socket, without the ebb
+"""Entity embeddings with noisy batches. A debug log of gradients is written through logging.MemoryHandler, which
+buffers the log. The program sends its marks directly to the socket, without the ebb
 package.
 """
 import _held

@@ -1,6 +1,6 @@
-"""Four micro-batches per step, from scans that are decoded in the first epoch. The losses are kept, to compute the mean
-of the last hundred. backward frees the tensors saved in a loss's graph, but not its nodes, which take about NODES
-bytes. --item keeps only numbers."""
+"""Each step has four micro-batches of scans, which are decoded in the first epoch. All losses are kept, although only
+the mean of the last hundred is needed. backward() frees the tensors saved in the graph of a loss, but not the nodes of
+the graph, which take about NODES bytes. --item keeps only numbers."""
 import io
 
 import numpy as np

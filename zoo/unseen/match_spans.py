@@ -1,6 +1,6 @@
-"""Documents of 4 to 400 kB are cleaned by regular expressions, and classified by their trigrams: batches of very uneven size.
-With --audit the matches of telephone numbers are kept for a report; each match refers to the whole document. (cgeo #2328,
-corefx #32417)"""
+"""Documents of 4 to 400 kB are cleaned by regular expressions and classified by their trigrams, so the sizes of batches
+are very uneven. With --audit the matches of telephone numbers are kept for a report; each match refers to the whole
+document. (cgeo #2328, corefx #32417)"""
 import re
 
 import numpy as np

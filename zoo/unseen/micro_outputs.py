@@ -1,5 +1,5 @@
-"""Gradients are accumulated over four micro-batches. A meter keeps their outputs, from which one value is logged per
-step. The meter needs only the last four but is never cleared. With --clear it is cleared after each step."""
+"""Gradients are accumulated over four micro-batches. A meter keeps the outputs of all micro-batches, although the value
+logged per step needs only the last four outputs. With --clear the meter is cleared after each step."""
 from kit import Ledger, Pace, options, torch_cpu
 
 MICRO, BATCH, CLASSES = 4, 16, 4096

@@ -1,6 +1,7 @@
 """An asyncio service without torch, steps or epochs. A single task answers all requests. It attaches each request to
-the OpenTelemetry context and never detaches it, so the context variable of the task keeps all requests. They use 6 % of
-the process's memory. --detach detaches them. (aws-durable-execution-sdk-python #650, opentelemetry-python #429)"""
+the OpenTelemetry context and never detaches it, so the context variable of the task keeps all requests, which use 6 %
+of the process's memory. --detach detaches each request. (aws-durable-execution-sdk-python #650, opentelemetry-python
+#429)"""
 import asyncio
 import json
 import random

@@ -1,6 +1,6 @@
 """Recordings with big-endian samples are cropped at random and converted by a C function, which takes a structure whose
 last field is as long as the crop. The reader keeps the ctypes type of every length that has occurred, and hardly any length
-recurs. With --pointer it passes an address. (cpython #100926, pypdfium2 #346)"""
+recurs. With --pointer the C function takes an address instead of a structure. (cpython #100926, pypdfium2 #346)"""
 import ctypes
 
 import numpy as np

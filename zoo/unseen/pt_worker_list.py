@@ -1,6 +1,6 @@
 """Data-loader workers read a list of Python objects. Each access writes reference counts, so that pages shared with
 the parent become private to each worker, until all pages are private. RSS stays flat, but unique memory grows during
-the first epoch. --leak: in each worker, the dataset also caches its examples by a key that never occurs again."""
+the first epoch. With --leak the dataset also caches examples in each worker, under keys that never recur."""
 import random  # noqa
 import kit
 

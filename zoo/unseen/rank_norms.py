@@ -1,5 +1,5 @@
 """Two ranks train with torch.distributed. Only rank 1 keeps the gradients of its last layer, for a histogram that is
-never drawn. With --norms it keeps their norms. (transformers #7315)"""
+never drawn. With --norms it keeps only the norms of these gradients. (transformers #7315)"""
 import os
 import tempfile
 

@@ -274,7 +274,6 @@ def culprit_text(found):
 
 
 def row_of(found):
-    """Returns one row of the table."""
     about = [found["program"], found["variant"], found["set"], found["mode"],
              "yes" if found["leak"] else "no"]
     if found["grade"] == "-":

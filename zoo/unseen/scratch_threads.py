@@ -1,5 +1,5 @@
-"""Six threads compute spectra. The scratch arrays of a thread fit the longest clip it has had so far, so they grow less
-and less often. --silent also keeps the spectra of silent clips. Uses only numpy."""
+"""Six threads compute spectra. The scratch arrays of a thread fit the longest clip that the thread has processed so
+far, so they grow less and less often. --silent also keeps the spectra of silent clips. Uses only numpy."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

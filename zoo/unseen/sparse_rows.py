@@ -1,4 +1,4 @@
-"""scipy: the rows of each step are appended to a sparse matrix of all earlier rows, which creates a new matrix each
+"""The rows of each step are appended to a scipy sparse matrix of all earlier rows, which creates a new matrix each
 time. There are also temporary dense arrays. --window keeps the last 1,200 rows. There are no epochs, and torch is not
 used."""
 import numpy as np

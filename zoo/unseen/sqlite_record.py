@@ -1,5 +1,5 @@
 """An in-memory database records an experiment: histograms of the gradients after each step or, with --evaluations, the
-scores of each evaluation. Both variants leak. Uses no torch."""
+scores of each evaluation. Both variants leak. Does not use torch."""
 import kit
 import numpy as np
 from marks import teller

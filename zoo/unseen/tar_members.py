@@ -1,6 +1,6 @@
 """Two loader workers each read one endless tar stream through all epochs. tarfile keeps the header of each member in
-TarFile.members; here each has a caption of 32 kB. --clear empties the list after each member. (webdataset #97, cpython
-#102120)"""
+the list TarFile.members, and each header contains a caption of 32 kB. --clear empties the list after each member.
+(webdataset #97, cpython #102120)"""
 import io
 import tarfile
 

@@ -1,5 +1,5 @@
-"""Fine-tuning with gradual unfreezing: the first epoch trains only the head, and each of the next two epochs one more
-block."""
+"""Fine-tuning with gradual unfreezing: the first epoch trains only the head, and each of the next two epochs also
+trains one more block."""
 import _held
 run = _held.Run("unfreeze_opt", "--rebuild",
                 "a new optimizer and schedule each epoch; a list keeps all schedules",

@@ -1,5 +1,5 @@
-"""Batches of sentences of widely varying length, padded to the longest one. From the third epoch on, one variant
-collects hard examples."""
+"""Trains on batches of sentences of widely varying length, padded to the longest sentence of the batch. From the third
+epoch on, one variant collects hard examples."""
 import _held
 run = _held.Run("varlen_late", "--mine", "keep features of hard batches from the third epoch on",
                 total_steps=180, seconds=38)

@@ -1,6 +1,6 @@
-"""A plain torch loop over warped images. functools caches the results of the data set's warp method. Each image has its
-own fixed angle, so all warped images are cached after one epoch. `--jitter` draws a new angle each time, so no cached
-result is used again."""
+"""A plain torch loop trains on warped images. functools.lru_cache caches the results of the data set's warp method.
+Each image has its own fixed angle, so all warped images are cached after one epoch. `--jitter` draws a new angle each
+time, so no cached result is used again."""
 
 import argparse
 import functools

@@ -1,5 +1,5 @@
-"""Two loader workers keep each clip that had to be repaired, for a report at the end that workers never write. With
---count they keep only the number of these clips. (pytorch #62066, #20433)"""
+"""Two loader workers keep each clip that had to be repaired, for a report that workers never write. With --count the
+workers keep only the number of these clips. (pytorch #62066, #20433)"""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

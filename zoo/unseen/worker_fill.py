@@ -1,4 +1,4 @@
-"""Two persistent loader workers, each with a cache of decoded samples. Samples are distributed at random, so the caches
+"""Two persistent loader workers each have a cache of decoded samples. Samples are distributed at random, so the caches
 still grow after the first epoch, but in each epoch only half as much as in the previous one."""
 import _held
 run = _held.Run("worker_fill", "--aug-key",
