@@ -178,7 +178,7 @@ class Engine:
 
 
 class Psutil:
-    """Takes the same samples as ebb with a Python script and psutil."""
+    """Takes the same samples as ebb, in Python and with psutil."""
 
     def __init__(self, pid):
         self.root = psutil.Process(pid)

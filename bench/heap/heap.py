@@ -188,7 +188,7 @@ def disk_rows(table, run, sizes):
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
         size = first + per_reading * readings_in(length)
-        # Once the file is full, only the final block is still written, which repeats all data.
+        # Once the file is full, only the final block is still written. The final block repeats all data.
         most = FILE_FULL + max(first, per_reading)
         table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
                   note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "

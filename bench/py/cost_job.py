@@ -73,7 +73,7 @@ def ebb_module(name):
 
 class Due:
     """Turns the time-based samples of the Python package off and on. While they are off, their clocks stop; otherwise
-    every block with these samples would begin with overdue ones and cost more than in normal use."""
+    every block with these samples would begin with overdue samples and cost more than in normal use."""
 
     def __init__(self):
         self.off_since = None

@@ -181,7 +181,7 @@ int main(int argc, char **argv)
 
 @pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize("way", ["prctl", "syscall", "instruction"])
-def test_job_with_strict_seccomp_filter_survives(tmp_path, when, way):
+def test_profiled_job_that_installs_a_strict_seccomp_filter_survives(tmp_path, when, way):
     program = compiled(tmp_path, SECCOMP)
     result = run_job(tmp_path, program, when, way)
     if result.returncode == 100:
@@ -192,7 +192,7 @@ def test_job_with_strict_seccomp_filter_survives(tmp_path, when, way):
 
 
 @pytest.mark.parametrize("way", ["prctl", "syscall"])
-def test_child_of_job_with_strict_seccomp_filter_survives(tmp_path, way):
+def test_child_of_a_profiled_job_with_a_strict_seccomp_filter_survives(tmp_path, way):
     program = compiled(tmp_path, SECCOMP)
     result = run_job(tmp_path, "/bin/sh", "-c", f"{program} early {way}; exit $?")
     if result.returncode == 100:

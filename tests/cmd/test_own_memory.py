@@ -1,6 +1,6 @@
 """Tests with `ebb run --fail-on leak` that ebb's own memory does not grow: neither in a server that handles many
-requests and jobs, nor in the engine at a high sample rate. The programs that drive them report each iteration as a
-step."""
+requests and jobs, nor in the engine at a high sample rate. The programs that send the requests and drive the engine
+report each iteration as a step."""
 
 import json
 import sys

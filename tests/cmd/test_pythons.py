@@ -29,7 +29,7 @@ def find_python(version):
     managed = [*home.glob(f".pyenv/versions/{pattern}/bin/python"),
                *home.glob(f".local/share/uv/python/cpython-{version}*/bin/python{version}")]
     for path in [shutil.which(f"python{version}"), *map(str, managed)]:
-        # pyenv puts launcher scripts on PATH, which fail for inactive versions.
+        # pyenv puts launcher scripts on PATH. The launcher of a version fails unless that version is active.
         command = [path or "false", "-c", "import sys; print(sys.executable)"]
         found = subprocess.run(command, check=False, capture_output=True, text=True)
         if found.returncode == 0:

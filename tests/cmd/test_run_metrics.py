@@ -75,7 +75,7 @@ def test_markup_in_the_job_name_is_escaped_in_the_metrics_of_a_run(job):
     assert labels and all('{job="a\\"} 1\\\\nb{x=\\"\\\\e"' in label for label in labels), text
 
 
-def test_metrics_server_refuses_other_paths_and_methods(job):
+def test_metrics_server_refuses_unknown_paths_and_methods(job):
     port = port_of(job("--metrics", "0"))
     assert ask(port, path="/")[0] == 404
     assert ask(port, path="/metricsx")[0] == 404

@@ -1,7 +1,7 @@
 /* Listens to the probes of the preloaded library as a tracer would, in its own process: sets the
  * semaphores, puts a breakpoint instruction over each probe, and reads the arguments from the
- * registers. Has four arguments, all addresses in the library's file: the probe alloc, its
- * semaphore, the probe free, and its semaphore. Prints the bytes allocated, the sums of the
+ * registers. Takes four arguments, all of them addresses in the library's file: the probe alloc,
+ * its semaphore, the probe free, and its semaphore. Prints the bytes allocated, the sums of the
  * samples' weights and of their squares, and how many samples were freed. */
 #include <link.h>
 #include <signal.h>

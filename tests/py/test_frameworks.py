@@ -119,7 +119,7 @@ if __name__ == "__main__":
     assert run.marks("begin", "step") == []
 
 
-def test_partial_fit_is_not_counted_after_the_first_torch_step(train):
+def test_partial_fit_calls_are_not_counted_after_the_first_torch_step(train):
     needs("sklearn", "torch")
     run = train(ROWS + """
 import torch
@@ -141,7 +141,7 @@ for _ in range(3):
     assert [m["step"] for m in run.marks("end")] == [5, 3]
 
 
-def test_partial_fit_is_not_counted_after_the_job_sends_steps(train):
+def test_partial_fit_calls_are_not_counted_after_the_job_sends_steps(train):
     needs("sklearn")
     run = train(ROWS + """
 import ebb

@@ -216,7 +216,7 @@ def test_callback_can_be_copied_and_pickled_after_training(wire, tmp_path):
 # ---- memory in the logs ----
 
 
-def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
+def test_memory_is_added_to_each_log_entry_of_the_trainer(wire, tmp_path):
     seen = []
     from transformers import TrainerCallback
 

@@ -330,7 +330,7 @@ def test_steps_counted_from_zero_after_a_restart_are_flagged(wire, tracker, monk
     assert wire.texts[2:] == [f"KIND=step\nSTEP={n}\nCOUNTED=1\nBY=hook" for n in (1, 2)]
 
 
-def test_shim_sends_no_steps_if_the_job_sends_its_own(wire, tracker):
+def test_shim_steps_are_not_sent_after_the_job_sends_steps(wire, tracker):
     optimizer = Optimizer()
     for n, _ in enumerate(Loader(tracker, 3), 1):
         tracker.on_step(optimizer)

@@ -63,7 +63,7 @@ def test_census_counts_objects_that_the_garbage_collector_ignores(monkeypatch):
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
 
 
-def test_census_can_be_stored_as_json_and_contains_its_own_cost():
+def test_census_can_be_stored_as_json_and_has_the_cost_of_the_census():
     c = take()
     assert c.cost_s > 0 and c.pid == os.getpid()
     again = json.loads(json.dumps(c.to_dict()))
@@ -375,7 +375,7 @@ def test_census_request_is_answered_by_a_thread_if_no_step_ends(run, monkeypatch
     assert (document["at"], document["step"]) == ("thread", 4)
 
 
-def test_census_thread_leaves_checkpoint_requests_to_the_job(run):
+def test_census_thread_does_not_answer_checkpoint_requests(run):
     ebb.step(1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""A compiled model, and the worker processes of torch.compile, which run until the end.
+"""A program with a compiled model. The worker processes of torch.compile run until the program ends.
 
 On a CPU, inductor compiles C++ in threads of the training process; it starts worker processes only for Triton, on a
 GPU. This program starts the same worker processes on a CPU, where they only wait.

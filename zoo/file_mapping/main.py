@@ -24,7 +24,7 @@ def write_features(path, steps):
 
 
 class Features:
-    """Reads batches of a mapped file, and keeps all of them in a list, to inspect difficult ones later."""
+    """Reads batches of a mapped file and keeps all of them in a list, to inspect difficult batches later."""
 
     def __init__(self, path, steps, twin):
         self.data = numpy.memmap(path, numpy.float32, "r", shape=(steps, BATCH, WIDTH))

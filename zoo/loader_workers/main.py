@@ -1,4 +1,4 @@
-"""Data-loader workers read a list of Python objects, which copies the list page by page into each worker."""
+"""Data-loader workers read a list of Python objects. Reading copies the list page by page into each worker."""
 
 import gc
 import random
