@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Measures the cost that remains in a process after ebb was attached and detached.
 
-    bench/attach/after.py [--python build/venv/bin/python] [--processes 30] [--at-once 2] [--program build/ebb]
+    bench/attach/after.py [--python build/venv/bin/python] [--pairs 20] [--program build/ebb] [KIND]...
 
-Each process runs turns of a small program. The instructions and the CPU time per turn of its main thread are measured
-for some seconds, before and after an attach and a detach; every third process is a control, which is never attached to.
-Prints the mean change with its 95 % interval. Instructions require hardware counters (perf events). Any import changes
-the time, even one of the standard library. With --imported, ebb's modules are imported before the first measurement, so
-the change is that of the hooks alone. The modules that ebb imports change the position of objects in memory, which
-alters the CPU time by some per cent in either direction, so many processes are needed."""
+Two equal processes repeat the same turn on the same core until the end. The CPU time per turn of both is measured at the same time, before and after ebb attaches to one of them and detaches
+again. The change is that of the ratio of the two, so that whatever slows the core slows both. In every third pair, a
+control, nothing is done between the measurements. Prints the mean change with its 95 % interval.
+
+The kinds are torch (training of a small model, with a DataLoader) and plain (a loop that does nothing but allocate).
+An import moves later objects in memory, which alters the CPU time of the plain loop by some per cent in either
+direction. --between import replaces the attach by an import of modules of the standard library, for comparison."""
 
 import argparse
-import ctypes
 import math
 import mmap
 import os
@@ -26,18 +26,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}[os.uname().machine]
-ATTRIBUTE_BYTES = 112
-INSTRUCTIONS, EXCLUDE_KERNEL_AND_HYPERVISOR = 1, 3 << 5
 CONTROL_EVERY = 3
+SETTLE_S = 1.0
 
+# Shared memory, in 8-byte words: for each of the two processes the number of turns, a request to import, and a request
+# to exit.
 PROGRAM = """
-import gc, mmap, os, random, struct, sys, threading
-kind, path, is_imported = sys.argv[1:]
-if is_imported == "True":
-    import ctypes, socket
-    from ebb import _attach
-    _attach._import_parts()
+import mmap, os, random, struct, sys, threading
+kind, path, child, core = sys.argv[1:]
+os.sched_setaffinity(0, {int(core)})
 if kind == "torch":
     import torch
     torch.manual_seed(1)
@@ -58,120 +55,120 @@ else:
         kept = {}
         for i in range(1000):
             kept[i % 50] = [str(i), bytearray(i % 3000)]
-# The heap of a job that has run for a while: blocks of many sizes, half of them freed. In a new heap, the first import of
-# any module makes later allocations some per cent slower.
+# The heap of a job that has run for a while: blocks of many sizes, half of them freed
 blocks = [bytearray(random.randrange(1, 4000)) for _ in range(40000)]
 random.shuffle(blocks)
 del blocks[::2]
 # malloc takes its locks once a process has had a second thread, as every torch program has
-thread = threading.Thread(target=turn)
+thread = threading.Thread(target=len, args=("",))
 thread.start()
 thread.join()
 for _ in range(300):
     turn()
-gc.freeze()
-gc.disable()  # a collection in some of the turns only would hide small changes
-turns, shared = 0, mmap.mmap(os.open(path, os.O_RDWR), 4096)
-print("ready", flush=True)
-while not shared[8]:
+shared, place, turns = mmap.mmap(os.open(path, os.O_RDWR), 4096), 24 * int(child), 0
+while not shared[place + 16]:
     turn()
     turns += 1
-    struct.pack_into("Q", shared, 0, turns)
+    struct.pack_into("Q", shared, place, turns)
+    if shared[place + 8]:
+        shared[place + 8] = 0
+        import asyncio, ctypes, email.message, json, sqlite3
 """
 
 
-def open_counter(pid):
-    """Returns a descriptor that counts the user-space instructions of the main thread of PID, or None."""
-    attributes = struct.pack("IIQQQQQ", 0, ATTRIBUTE_BYTES, INSTRUCTIONS, 0, 0, 0, EXCLUDE_KERNEL_AND_HYPERVISOR)
-    buffer = ctypes.create_string_buffer(attributes, ATTRIBUTE_BYTES)
-    fd = ctypes.CDLL(None, use_errno=True).syscall(PERF_EVENT_OPEN, buffer, pid, -1, -1, 0)
-    return fd if fd >= 0 else None
+class Pair:
+    """Two equal processes on one core."""
 
-
-class Target:
-    def __init__(self, options, kind, folder):
+    def __init__(self, options, kind, core, folder):
         path = folder / "turns"
         path.write_bytes(bytes(4096))
         with path.open("r+b") as f:
             self.shared = mmap.mmap(f.fileno(), 4096)
-        self.job = subprocess.Popen([options.python, "-c", PROGRAM, kind, path, str(options.imported)],
-                                    stdout=subprocess.PIPE, text=True,
-                                    env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "python")})
-        assert self.job.stdout.readline() == "ready\n"
-        self.counter = open_counter(self.job.pid)
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "python"), "PYTHONHASHSEED": "0"}
+        command = ["setarch", "-R", options.python, "-c", PROGRAM, kind, path]
+        self.jobs = [subprocess.Popen([*command, str(child), str(core)], env=environment) for child in range(2)]
+        while not all(self.reading(child)[0] for child in range(2)):
+            time.sleep(0.05)
 
-    def turns(self):
-        return struct.unpack_from("Q", self.shared, 0)[0]
+    def reading(self, child):
+        """Returns the number of turns and the CPU time in seconds of CHILD."""
+        turns = struct.unpack_from("Q", self.shared, 24 * child)[0]
+        pid = self.jobs[child].pid
+        cpu_ns = pathlib.Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]
+        return turns, int(cpu_ns)
 
-    def cpu_ns(self):
-        return int(pathlib.Path(f"/proc/{self.job.pid}/task/{self.job.pid}/schedstat").read_text().split()[0])
-
-    def instructions(self):
-        return int.from_bytes(os.read(self.counter, 8), sys.byteorder) if self.counter is not None else None
-
-    def read_at_next_turn(self):
-        """Returns turns, CPU time and instructions just after the end of a turn."""
-        turns = self.turns()
-        while self.turns() == turns:
-            pass
-        return self.turns(), self.cpu_ns(), self.instructions()
-
-    def per_turn(self, seconds):
-        first = self.read_at_next_turn()
+    def ratio(self, seconds):
+        """Returns the CPU time per turn of the first child, divided by that of the second."""
+        first = [self.reading(child) for child in range(2)]
         time.sleep(seconds)
-        last = self.read_at_next_turn()
-        return [None if a is None else (b - a) / (last[0] - first[0]) for a, b in zip(first[1:], last[1:])]
+        last = [self.reading(child) for child in range(2)]
+        per_turn = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(first, last)]
+        return per_turn[0] / per_turn[1]
+
+    def request(self, word):
+        for child in range(2):
+            self.shared[24 * child + 8 * word] = 1
 
     def end(self):
-        self.shared[8] = 1
-        assert self.job.wait() == 0
+        self.request(2)
+        assert [job.wait() for job in self.jobs] == [0, 0]
+
+
+def attach_and_detach(options, pid, folder):
+    command = [options.program, "attach", "--for", "1s", "--run-dir", folder / "run", str(pid)]
+    ebb = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True)
+    assert "cannot" not in ebb.stderr and "without heap" not in ebb.stderr, ebb.stderr
 
 
 def measure(options, kind, number):
-    """Returns whether the process was attached to, and the changes of CPU time and instructions per turn in per cent."""
+    """Returns whether the pair is a control, and the change of its ratio in per cent."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-after-"))
-    is_attached = number % CONTROL_EVERY != 0
+    is_control = number % CONTROL_EVERY == 0
+    child = number // CONTROL_EVERY % 2  # if the second child is the changed one, the ratio is inverted
     try:
-        target = Target(options, kind, folder)
-        before = target.per_turn(options.seconds)
-        command = [options.program, "attach", "--for", "1s", "--run-dir", folder / "run", str(target.job.pid)]
-        ebb = subprocess.run(command if is_attached else ["sleep", "1.5"], stderr=subprocess.PIPE, text=True, check=True)
-        assert "cannot" not in ebb.stderr and "without heap" not in ebb.stderr, ebb.stderr
-        time.sleep(0.5)
-        after = target.per_turn(options.seconds)
-        target.end()
+        pair = Pair(options, kind, options.cores[number % len(options.cores)], folder)
+        time.sleep(SETTLE_S)
+        before = pair.ratio(options.seconds)
+        if is_control:
+            time.sleep(1.5)
+        elif options.between == "import":
+            pair.shared[24 * child + 8] = 1
+            time.sleep(1.5)
+        else:
+            attach_and_detach(options, pair.jobs[child].pid, folder)
+        time.sleep(SETTLE_S)
+        after = pair.ratio(options.seconds)
+        pair.end()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return is_attached, [None if a is None else 100 * (b / a - 1) for a, b in zip(before, after)]
+    return is_control, 100 * ((after / before) ** (-1 if child else 1) - 1)
 
 
 def interval(values):
     mean = statistics.mean(values)
     half = 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return f"{mean:+.3f} % ± {half:.3f} ({len(values)} processes, median {statistics.median(values):+.3f} %)"
+    return f"{mean:+.3f} % ± {half:.3f} ({len(values)} pairs, median {statistics.median(values):+.3f} %)"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=ROOT / "build" / "ebb")
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--processes", type=int, default=30)
-    parser.add_argument("--at-once", type=int, default=2, help="processes that run at the same time")
-    parser.add_argument("--seconds", type=float, default=2.5, help="duration of each measurement")
-    parser.add_argument("--imported", action="store_true",
-                        help="the processes have imported ebb's modules before the first measurement")
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--cores", type=lambda text: [int(core) for core in text.split(",")],
+                        default=sorted(os.sched_getaffinity(0)), help="each core has one pair at a time (default: all)")
+    parser.add_argument("--seconds", type=float, default=6, help="duration of each measurement")
+    parser.add_argument("--between", choices=["attach", "import"], default="attach")
     parser.add_argument("kinds", nargs="*", help="plain or torch (default: both)")
     options = parser.parse_args()
     has_torch = subprocess.run([options.python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0
     for kind in options.kinds or ["plain"] + ["torch"] * has_torch:
-        with ThreadPoolExecutor(options.at_once) as pool:
-            found = list(pool.map(lambda number: measure(options, kind, number), range(options.processes)))
-        for column, what in enumerate(("CPU time", "instructions")):
-            for is_attached, name in ((True, "after detach"), (False, "control")):
-                values = [changes[column] for attached, changes in found
-                          if attached == is_attached and changes[column] is not None]
-                if values:
-                    print(f"{kind:6} {what:12} {name:12} {interval(values)}", flush=True)
+        with ThreadPoolExecutor(len(options.cores)) as pool:
+            found = list(pool.map(lambda number: measure(options, kind, number), range(options.pairs)))
+        for is_control, name in ((False, f"after {options.between}"), (True, "control")):
+            values = [change for control, change in found if control == is_control]
+            if values:
+                print(f"{kind:6} CPU time {name:13} {interval(values)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@ import os
 import re
 import sys
 import time
+import weakref
 from collections import deque
+from dis import EXTENDED_ARG, opmap
 from functools import lru_cache
-from types import CellType, FrameType, FunctionType, ModuleType
-from typing import Any, Optional
+from types import (
+    CellType, CodeType, FrameType, FunctionType, MemberDescriptorType, ModuleType,
+)
+from typing import Any, Iterator, Optional
 
 _DEPTH_MAX = 12
 _OWNER_DEPTH = 6
@@ -83,6 +87,91 @@ def _in_frames(o: Any) -> Optional[tuple[str, str]]:
         f = None
 
 
+# ---- attributes of objects ----
+
+# Python 3.11 and 3.12 store the attributes of an object without a dictionary, until someone reads
+# the object's __dict__. From then on, the program's own code finds the attributes more slowly.
+_HAS_INLINE = (3, 11) <= sys.version_info[:2] <= (3, 12)
+_MANAGED_DICT = 1 << 4  # flag of classes whose objects may have no dictionary
+_PLAIN_BYTES = object.__basicsize__ + 8  # object size without slots and without a base class in C
+_names: dict[int, tuple[weakref.ref[type], list[str]]] = {}  # by the id of a class
+
+
+def _assigned(code: CodeType) -> Iterator[str]:
+    """Yields the names of the attributes that CODE assigns."""
+    argument, code_bytes = 0, code.co_code
+    for operation, low in zip(code_bytes[::2], code_bytes[1::2]):
+        argument = argument << 8 | low
+        if operation == opmap["STORE_ATTR"]:
+            yield code.co_names[argument]
+        if operation != EXTENDED_ARG:
+            argument = 0
+
+
+def _is_safe(t: type, name: str) -> bool:
+    """Returns True if reading the attribute NAME of an object of class T runs no code of the
+    job."""
+    for base in t.__mro__:
+        if name in base.__dict__:
+            found = type(base.__dict__[name])
+            return found in (FunctionType, MemberDescriptorType) or not hasattr(found, "__get__")
+    return True
+
+
+def _wrapped(f: Any) -> Any:
+    try:
+        return object.__getattribute__(f, "__wrapped__")
+    except AttributeError:
+        return None
+
+
+def _attribute_names(t: type) -> list[str]:
+    """Returns the names of the attributes that the methods of class T assign."""
+    known = _names.get(id(t))
+    if known is not None and known[0]() is t:
+        return known[1]
+    names: set[str] = set()
+    for base in t.__mro__[:-1]:
+        for f in list(base.__dict__.values()):
+            while type(f) is FunctionType:
+                names.update(_assigned(f.__code__))
+                f = _wrapped(f)
+    found = sorted(name for name in names if _is_safe(t, name))
+    _names[id(t)] = weakref.ref(t), found
+    return found
+
+
+def _inline_attributes(o: Any) -> Optional[dict[str, Any]]:
+    """Returns the attributes of an object without a dictionary. Returns None if the object has a
+    dictionary, or if the name of one of its attributes is unknown."""
+    t = type(o)
+    if not _HAS_INLINE or not t.__flags__ & _MANAGED_DICT or t.__basicsize__ > _PLAIN_BYTES:
+        return None
+    values = {id(value) for value in gc.get_referents(o) if value is not t}
+    found = {}
+    for name in _attribute_names(t):
+        try:
+            value = object.__getattribute__(o, name)
+        except AttributeError:
+            continue
+        if id(value) in values:
+            found[name] = value
+    return found if values == set(map(id, found.values())) else None
+
+
+def _dictionary(o: Any) -> Optional[dict[Any, Any]]:
+    try:
+        found = object.__getattribute__(o, "__dict__")
+    except Exception:
+        return None
+    return found if type(found) is dict else None
+
+
+def attributes(o: Any) -> dict[str, Any]:
+    found = _inline_attributes(o)
+    return dict(_dictionary(o) or {}) if found is None else found
+
+
 # ---- one link of the chain ----
 
 
@@ -111,11 +200,7 @@ def _index(items: Any, o: Any) -> str:
 
 
 def _attribute(r: Any, o: Any) -> str:
-    try:
-        d = object.__getattribute__(r, "__dict__")
-    except Exception:
-        d = None
-    key = _key_in(d, o) if type(d) is dict else None
+    key = _key_in(attributes(r), o)
     if key is not None:
         return f".{key}"
     for base in type(r).__mro__:
@@ -244,11 +329,8 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
     """Returns the object whose attributes are in the dictionary D."""
     for r in _referrers_of(d, skip):
         if type(r) not in (dict, list, tuple):
-            try:
-                if object.__getattribute__(r, "__dict__") is d:
-                    return r
-            except Exception:
-                continue
+            if _inline_attributes(r) is None and _dictionary(r) is d:
+                return r
     return None
 
 
@@ -341,14 +423,6 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
 _ATTRIBUTES_MAX = 4000  # maximum number of attributes visited, in total over all objects
 _ATTRIBUTES_DEPTH = 3
 _NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
-
-
-def attributes(o: Any) -> dict[str, Any]:
-    try:
-        found = object.__getattribute__(o, "__dict__")
-    except Exception:
-        return {}
-    return dict(found) if type(found) is dict else {}
 
 
 def _program_variables() -> list[tuple[str, Any]]:
