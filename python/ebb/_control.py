@@ -24,9 +24,9 @@ _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to end
 
-# milliseconds between two checks of the thread for a step that was held back (Wire.hold)
+# interval in milliseconds at which the thread checks whether a step is held back (Wire.hold)
 _CHECK_MS = 250
-_CHECKS = 8  # after this many checks in a row without a held-back step, the thread sleeps
+_CHECKS = 8  # after this many checks in a row that find no held-back step, the thread sleeps
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that have not been answered yet

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from dis import EXTENDED_ARG, opmap
 from functools import lru_cache
 from types import (
@@ -422,7 +422,9 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
 
 _ATTRIBUTES_MAX = 4000  # maximum number of attributes visited, in total over all objects
 _ATTRIBUTES_DEPTH = 3
-_NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
+_NO_OBJECTS = (
+    ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict, OrderedDict,
+)
 
 
 def _program_variables() -> list[tuple[str, Any]]:

@@ -75,6 +75,8 @@ TORCH = """
 
     data = TensorDataset(torch.randn(400, 8), torch.randn(400, 1))
     is_over = False
+    # by default, each system call of the training loop waits 5 ms for the GIL, which work() holds
+    sys.setswitchinterval(1e-4)
 
     def work():
         while not is_over:

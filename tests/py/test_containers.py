@@ -689,3 +689,66 @@ def test_heap_and_diagnose_commands_print_the_growing_container(run_job):
 ])
 def test_container_names_from_library_modules_are_recognized(name, is_library):
     assert _referrers.is_library_name(name) is is_library
+
+
+def has_dictionary(o):
+    return any(type(r) is dict for r in gc.get_referents(o))
+
+
+class Loader:
+    limit = 2
+
+    def __init__(self):
+        self.items, self.limit = [1], 3
+        self._hidden = None
+
+    @property
+    def hidden(self):
+        raise AssertionError("a scan called a property")
+
+    @hidden.setter
+    def hidden(self, value):
+        self._hidden = value
+
+    def hide(self, value):
+        self.hidden = value
+
+
+needs_inline = pytest.mark.skipif(not _referrers._HAS_INLINE, reason="attributes have a dictionary")
+
+
+@needs_inline
+def test_scan_reads_attributes_without_creating_a_dictionary(sent, resident, monkeypatch):
+    loader = Loader()
+    monkeypatch.setattr(sys.modules[__name__], "LOADER", loader, raising=False)
+    assert id(loader.items) in _referrers.named_objects()
+    grow(resident, loader.items.append)
+    assert not has_dictionary(loader)
+    assert _referrers.attributes(loader) == {"items": loader.items, "limit": 3, "_hidden": None}
+    assert not has_dictionary(loader)
+
+
+@needs_inline
+def test_attribute_assigned_after_many_names_is_found_without_a_dictionary():
+    lines = "".join(f"    x.a{i}\n" for i in range(300))
+    space = {}
+    exec(f"def assign(x, is_long):\n  if is_long:\n{lines}  x.last = 1\n", space)
+    long = type("Long", (), {"assign": space["assign"]})()
+    long.assign(False)
+    assert _referrers.attributes(long) == {"last": 1} and not has_dictionary(long)
+
+
+def test_attribute_that_no_method_assigns_is_found():
+    loader = Loader()
+    setattr(loader, "extra", [3])
+    assert _referrers.attributes(loader)["extra"] == [3]
+
+
+def test_attributes_in_slots_and_a_dictionary_are_found():
+    class Slotted(Loader):
+        __slots__ = ("place",)
+
+    slotted = Slotted()
+    slotted.place = [4]
+    slotted.other = 5
+    assert _referrers.attributes(slotted)["other"] == 5
