@@ -198,8 +198,8 @@ update_lists() {
     explain_and_stop "$@"
 }
 
-# On Ubuntu, chromium exists only as a snap: the package of that name installs snapd, and the confined snap cannot read
-# the files created by the tests. apt's simulation lists a real package, but not a snap.
+# On Ubuntu, chromium exists only as a snap, which cannot read the files created by the tests. To detect this, the
+# installation is simulated: apt prints "Inst NAME" only for a real package.
 refuse_snap() {
     keep_log
     if ! apt --simulate install --no-install-recommends "$1"; then return; fi

@@ -36,11 +36,12 @@ struct interpreter_queue {
     uint32_t breaker_bytes, bit; /* size of BREAKER in bytes, and the bit to set */
 };
 
-/* Addresses of the support for PEP 768 in the state of the main thread. */
+/* Addresses used to run a script as PEP 768 describes (remote debugging). ENABLED is in the state
+ * of the main interpreter, the others are in the state of the main thread. */
 struct interpreter_debug {
     uint64_t breaker, pending, path;
-    uint64_t path_bytes;
-    uint64_t enabled; /* int: 0 if the process was started with remote debugging disabled */
+    uint64_t path_bytes; /* size of the buffer at PATH, not an address */
+    uint64_t enabled;    /* int: 0 if the process was started with remote debugging disabled */
 };
 
 struct interpreter {

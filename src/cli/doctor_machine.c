@@ -242,8 +242,9 @@ void doctor_check_locked(struct doctor *d)
         text_size(most, limit.rlim_cur);
     if (reflex_new(-1, false, &reflex, &err) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "locked memory", NULL,
-                   "Jobs run without a guard: check whether memory or threads are exhausted.", "%s",
-                   err.text);
+                   "The guard cannot start, so jobs run unprotected: check whether memory or "
+                   "threads are exhausted.",
+                   "%s", err.text);
         return;
     }
     bool is_locked = reflex_is_locked(reflex);
@@ -364,8 +365,9 @@ void doctor_check_overcommit(struct doctor *d)
     doctor_add(d, is_strict ? DOCTOR_NOTE : DOCTOR_OK, "overcommit",
                json_pack("{s:i}", "mode", text[0] - '0'),
                is_strict
-                   ? "Allocations fail before memory runs out, because the total includes reserved "
-                     "memory that is not in use: run `sysctl -w vm.overcommit_memory=0` as root."
+                   ? "Allocations fail before memory runs out, because the kernel's limit also "
+                     "counts reserved memory that is not in use: run "
+                     "`sysctl -w vm.overcommit_memory=0` as root."
                    : NULL,
                "vm.overcommit_memory is %c: %s", text[0],
                is_strict        ? "the total of all allocations is limited"

@@ -43,8 +43,9 @@ static const struct option_desc submit_table[] = {
     OPTION_ROW(
         'e', "env", TEXTS, "K=V|K", AT(env),
         .help =
-            "environment variable of the job; K alone copies its value from this environment; may "
-            "be given several times. All other variables come from the server's environment"),
+            "environment variable of the job; without =V, the value is taken from the environment "
+            "of ebb submit; can be repeated. All other variables come from the server's "
+            "environment"),
     OPTION_ROW('p', "priority", INT, "N", AT(priority), .min = -100, .max = 100,
                .help = "jobs with a higher priority start first: -100 to 100 (default: 0)"),
     OPTION_ROW('a', "after", TEXTS, "ID", AT(after),

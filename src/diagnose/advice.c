@@ -337,8 +337,8 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
         c->count, ABOUT(fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* Returns true if no advice on H is needed, because the list already has advice on a hypothesis
- * with the same cause. */
+/* Returns true if H needs no advice, because the list already has advice that covers the cause of
+ * H. */
 static bool is_covered(const struct question *q, const struct hypothesis *first,
                        const struct list *l, const struct hypothesis *h)
 {

@@ -389,7 +389,7 @@ static int by_change(const void *a, const void *b)
 }
 
 /* Adds the rows of the live heap: separate entries for the rows that changed most, and one entry
- * for all others. All of them add up to REST_START and REST_NOW bytes. */
+ * for all others. The entries add up to REST_START bytes at the start and REST_NOW bytes now. */
 static void add_sites(const struct facts *f, double rest_start, double rest_now, struct ledger *l)
 {
     const struct facts_heap *h = &f->heap;

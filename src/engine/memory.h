@@ -43,10 +43,9 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes);
 /* Returns an upper bound of engine_memory, in which memory whose sharing has not been measured yet
  * is treated as unshared. Equal to engine_memory if the job has a cgroup. */
 uint64_t engine_memory_at_most(const struct engine *e);
-/* Compares two sums over the job's processes at the last tick. *RET_BYTES is the amount by which
- * their total RSS exceeds their memory without file pages and with shared pages counted once.
- * *RET_SHARED_BYTES is the total of the bytes that statm reports as shared. Returns false if
- * unknown. */
+/* Gets two values of the last tick. *RET_BYTES is the sum of the RSS of the job's processes, minus
+ * their memory without file pages and with shared pages counted once. *RET_SHARED_BYTES is the sum
+ * of the bytes that statm reports as shared. Returns false if the values are unknown. */
 bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes);
 /* If IS_HURRIED is set, measures unique memory without delay, and schedules a tick for the time at
  * which the measurement is complete. The guard calls this at each tick, and sets IS_HURRIED while a

@@ -51,7 +51,7 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
 }
 
-/* Creates the folder DIR. An existing folder of this name was left by this process, and is removed
+/* Creates the folder DIR. If it exists already, this process has left it behind, so it is removed
  * first. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {

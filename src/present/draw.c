@@ -461,7 +461,7 @@ static void draw_help(struct screen *s)
         "job     memory of all its processes, each page counted once; two values",
         "        are a lower and an upper bound",
         "psi     share of the last 10 s in which some / all tasks waited for memory",
-        "~1.2G   not current: a new reading would delay the job;  – unknown",
+        "~1.2G   not current: a new reading would delay the job;  – = unknown",
     };
     enum { HELP_COLUMNS = 78, HELP_LINES = sizeof lines / sizeof *lines };
     int top = LINES > HELP_LINES + 4 ? (LINES - HELP_LINES) / 2 : 1;

@@ -1,6 +1,6 @@
-/* Escapes text from other programs for Markdown that is pasted into an issue. The escaped text
- * becomes neither markup nor a mention of a user. It reveals no more of the author's paths than
- * necessary. */
+/* Prepares text from other programs for Markdown that is pasted into an issue. Escapes the text, so
+ * that it contains no markup and mentions no user, and shortens paths that would reveal the
+ * author's folders. */
 #pragma once
 
 struct buf;

@@ -65,7 +65,7 @@ struct process {
     struct profile_gpu gpus[HEAP_GPUS];
     uint64_t gpus_used, gpu_failures;
     bool has_gpu_numbers;
-    /* The driver's number of each GPU; the index is the number that the process uses. */
+    /* gpu_number[i] is the driver's number of the GPU that has number i in the process. */
     uint8_t gpu_number[HEAP_GPUS];
 };
 

@@ -1,6 +1,6 @@
-/* Collects the heap tables of a job's processes as they connect: a listening socket, one mapped
- * table per process, and a file per process once it has enough data. Runs on the supervisor's
- * event loop. */
+/* Collects the heap profiles of a job's processes. Each process connects to a socket and passes its
+ * heap table, which ebb maps. ebb reads the table repeatedly and writes the readings to a file per
+ * process. Runs on the supervisor's event loop. */
 #pragma once
 
 #include <jansson.h>

@@ -102,8 +102,8 @@ static uint32_t at_most(uint32_t n, uint32_t max)
     return n < max ? n : max;
 }
 
-/* Reads the counts, beginning with the last section. An entry of a section refers only to entries
- * of earlier sections, which were complete before the entry was written. */
+/* Reads how many entries each section has. The process writes an entry after the entries to which
+ * it refers, so the count of the referring section is read first. */
 void live_table_counts(const struct live_table *l, struct live_table_counts *ret)
 {
     const struct heap_header *h = &l->map->header;

@@ -22,7 +22,8 @@ static enum mark_kind marks_kind(enum verdict_mark_kind kind)
     return kinds[kind];
 }
 
-/* Copies the mark without its text. If a phase ends, stores an event of the phase's kind. */
+/* Stores a copy of MARK without its text. KIND sets the kind of the copy; it differs from that of
+ * MARK at the end of a phase, which is stored as an event such as MARK_EVAL. */
 static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_mark_kind kind)
 {
     if (!ARRAY_ROOM(m->at, m->count, m->cap)) {

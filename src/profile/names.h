@@ -23,7 +23,8 @@ struct name {
     bool is_inlined;
     /* true if the function runs an autograd node; the frame is then named "backward of NODE" */
     bool is_backward;
-    bool is_own; /* true for Python in the user's own files, see names_program_of_site */
+    /* true for a Python function in the user's own files; names_program_of_site defines these */
+    bool is_own;
 };
 
 /* Borrows P. */

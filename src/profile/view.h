@@ -1,6 +1,6 @@
 /* The heap profile of one process as plain data for views: live allocations by call site, their
  * growth, and the call tree. The view owns its texts, which are not escaped. docs/reference/heap.md
- * describes the JSON; "growing" in run.json is a list of rows of this form. */
+ * describes the rows in JSON; heap.growing in run.json is a list of such rows. */
 #pragma once
 
 #include <jansson.h>

@@ -14,7 +14,7 @@ struct mark;
 
 struct attached_callbacks {
     void (*notice)(void *user, const char *sentence);
-    /* Called for each mark whose type is not recorded. */
+    /* Called for each mark of kind MARK_OTHER. */
     void (*mark)(void *user, const struct mark *mark);
     void (*tick)(void *user, uint64_t now_ns);
     void (*empty)(void *user); /* called when the last process has exited */

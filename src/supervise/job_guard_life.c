@@ -102,7 +102,7 @@ void job_guard_segment(struct job *j)
         reflex_rearm(g->reflex);
     if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
         job_notifyf(j,
-                    "guard: no more planned restarts: the job was already restarted %u time%s "
+                    "guard: planned restarts end, because the job was already restarted %u time%s "
                     "(--max-restarts)",
                     j->now.number, j->now.number == 1 ? "" : "s");
 }

@@ -15,8 +15,7 @@ static const double KNOT_PACE = 0.8;
 /* The growth rate of the latest readings must be at least this fraction of the epoch's growth
  * rate. */
 static const double KNOT_LATE = 0.7;
-/* The latest readings are those at the end of the time after the epoch, in this fraction of that
- * time. */
+/* The time of the latest readings, as a fraction of the time since the end of the epoch. */
 static const double KNOT_LAST = 0.35;
 /* Fraction of the epoch's readings that is skipped as start-up. */
 static const double KNOT_SKIPPED = 0.25;

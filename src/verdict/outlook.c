@@ -123,10 +123,11 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Forecasts the time to the limit, in seconds or in steps. RATE is the growth in PER seconds or
- * steps; PER is 60 for a rate per minute. One unit of x has UNIT_PER_X seconds or steps. The
- * interval of the result covers at least the headroom divided by the bounds of RATE, because users
- * see both intervals side by side. */
+/* Forecasts the time to the limit in seconds or steps. RATE / PER is the growth per second or step:
+ * PER is 60 if RATE is per minute, and 1 if it is per step. UNIT_PER_X converts the view's x to the
+ * unit of the result: it is the duration of a step if x is in steps and the result in seconds, and
+ * 1 if both have the same unit. The interval of the result covers at least the headroom divided by
+ * the bounds of RATE, because users see both intervals side by side. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)

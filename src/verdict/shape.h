@@ -34,8 +34,8 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
 /* Returns the baseline at X, interpolated between slots. */
 double view_low_at(const struct view *w, double x);
 
-/* Returns the highest level of Y that lasted for a twentieth of SPAN before slot TO, or
- * -HUGE_VAL. */
+/* Returns the highest level below which Y did not fall for a twentieth of SPAN. Uses only the slots
+ * before TO. Returns -HUGE_VAL if they are too short for this. */
 double view_held_level(const double *x, const double *y, size_t to, double span);
 /* Removes start-up from the front: a short part of the window at least ten times as steep as the
  * rest. */

@@ -156,7 +156,7 @@ enum verdict_boundary {
 const char *verdict_boundary_name(enum verdict_boundary at);
 
 /* Evidence is stored as a code with values; verdict_evidence_text writes the sentence. The comment
- * at each code lists its values. */
+ * at each code lists value[0], value[1] and so on, in this order. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
     VERDICT_SAID_EMPTY, /* value[] is unused */
@@ -210,9 +210,9 @@ enum verdict_evidence_code {
      * is not a leak */
     VERDICT_SAID_WEIGHED,
     /* value[]: growth from one epoch to the next in bytes, number of epochs, bytes released within
-     * each, spread */
+     * each epoch, spread */
     VERDICT_SAID_EPOCHS_RISE,
-    VERDICT_SAID_EPOCHS_EQUAL, /* value[]: number of epochs, bytes released within each */
+    VERDICT_SAID_EPOCHS_EQUAL, /* value[]: number of epochs, bytes released within each epoch */
     /* value[]: headroom in bytes, low and high estimate of the time to the limit (s or steps),
      * by_step */
     VERDICT_SAID_PEAK_OOM,

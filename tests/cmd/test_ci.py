@@ -47,7 +47,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_option_fail_on_leak_makes_a_leaking_job_exit_with_3(run, job, tmp_path):
+def test_leaking_job_exits_with_3_if_fail_on_leak_is_set(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -58,7 +58,7 @@ def test_option_fail_on_leak_makes_a_leaking_job_exit_with_3(run, job, tmp_path)
     assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
 
 
-def test_option_fail_on_undecided_lets_a_healthy_job_exit_with_0(run, job, tmp_path):
+def test_healthy_job_exits_with_0_if_fail_on_undecided_is_set(run, job, tmp_path):
     result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
     assert (result.returncode, result.stderr) == (0, "")
     assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
@@ -71,11 +71,11 @@ def test_junit_file_marks_an_undecided_job_as_skipped(run, tmp_path):
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_option_fail_on_undecided_makes_a_short_job_exit_with_3(run):
+def test_short_job_exits_with_3_if_fail_on_undecided_is_set(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_option_fail_on_undecided_keeps_the_status_of_a_failed_job(run, tmp_path):
+def test_failed_job_keeps_its_status_if_fail_on_undecided_is_set(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")

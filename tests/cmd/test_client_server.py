@@ -74,13 +74,13 @@ def test_wait_command_exits_with_125_if_the_job_program_is_missing(client):
     assert 'command not found: "/no/such/program"' in result.stdout
 
 
-def test_option_follow_of_submit_prints_the_log_and_returns_the_status(client):
+def test_submit_with_follow_prints_the_log_and_returns_the_status(client):
     result = client("submit", "--follow", "--", "sh", "-c",
                     "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
     assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")
 
 
-def test_option_follow_of_logs_prints_new_output_of_a_running_job(client, tmp_path):
+def test_logs_with_follow_prints_new_output_of_a_running_job(client, tmp_path):
     number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
                            "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
     follower = client.start("logs", "-f", number)

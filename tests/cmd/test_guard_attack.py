@@ -83,7 +83,7 @@ for n in (1, 2, 3, 4, 5, 6):
     assert result.returncode == 0
     assert [s["end"]["status"] for s in facts["segments"]] == [124, 0]
     assert facts["segments"][1]["last_step"] == 16
-    assert "no more planned restarts: the job was already restarted 1 time (--max-restarts)" in result.stderr
+    assert "planned restarts end, because the job was already restarted 1 time (--max-restarts)" in result.stderr
 
 
 def test_job_killed_by_the_guard_is_restarted(tmp_path):

@@ -1,5 +1,5 @@
-"""Tests every way in which a job under `ebb run` can end: none of its processes remain, bystanders survive, and
-run.json has the cause."""
+"""Tests the ways in which a job under `ebb run` can end. In each case, none of the job's processes remain, processes
+outside the job survive, and run.json has the cause."""
 
 import concurrent.futures
 import os

@@ -367,7 +367,7 @@ def test_each_program_of_an_exec_chain_has_a_heap_history(tmp_path):
 
 
 def near_mib(file, path, folder):
-    """Returns the MiB allocated by the line marked "# held" in a single heap history."""
+    """Returns the MiB that the line marked "# held" holds according to the heap history FILE."""
     alone = folder / f"only-{file.name}"
     alone.mkdir()
     shutil.copy(file, alone)

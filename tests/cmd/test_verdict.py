@@ -501,7 +501,7 @@ def test_limit_option_accepts_a_size_or_a_percentage(finished):
     assert refused_with(refusal, "--group applies only to CSV tables")
 
 
-def test_importing_a_table_does_not_change_the_verdict(tmp_path):
+def test_table_has_the_same_verdict_before_and_after_import(tmp_path):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     assert make_recording(path, tmp_path / "a.ebb")
     assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"

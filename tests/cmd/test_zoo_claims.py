@@ -91,7 +91,7 @@ def test_zoo_accepts_a_diagnosis_claim_that_counters_support(live, sentence):
     assert wrong(counters(live), sentence) == []
 
 
-def test_zoo_checks_claims_about_evaluations_against_the_counters():
+def test_zoo_rejects_claims_about_evaluations_that_counters_contradict():
     events = set(range(10, 101, 10))
     said = "10 evaluations and checkpoints account for +3.00 MiB of the growth of 100 MiB"
     assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")

@@ -61,7 +61,7 @@ def test_error_for_an_unknown_zoo_program_lists_the_known_programs(script):
     assert max(map(len, err.splitlines())) <= 80
 
 
-def test_unknown_tool_of_the_peer_benchmark_is_refused_before_install():
+def test_peer_benchmark_refuses_an_unknown_tool_before_installing_tools():
     status, _, err = said_by(PEERS, "--only", "memray,no_such")
     assert status == 2 and "there is no tool 'no_such'; there are plain, ebb run, memray" in err
 

@@ -91,7 +91,7 @@ def test_wrong_result_that_was_expected_is_called_a_known_defect():
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
 
 
-def test_run_of_an_unseen_program_not_in_the_table_fails_only_if_wrong():
+def test_run_that_is_missing_in_the_kept_table_fails_only_if_its_verdict_is_wrong():
     assert runner.defects([found(grade="unsure")], {}) == ([], [])
     assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
 

@@ -321,7 +321,7 @@ def test_images_in_the_batch_of_a_wrapped_collator_stay_readable(paths):
     assert colours(batch["nested"]["one"]) == ALL[2:3]
 
 
-def test_images_that_a_wrapped_collator_keeps_are_closed(paths):
+def test_wrapper_closes_images_that_the_collator_keeps(paths):
     kept = []
 
     def collate(examples):

@@ -154,8 +154,7 @@ TAIL = "\nBY=hook"
 
 @pytest.fixture
 def row(wire):
-    """Returns a wire on which one step is already held back, so that the next step may take the
-    fast path."""
+    """Returns a wire that holds back a step, so that the next step may take the fast path."""
     assert wire.step(11, tail=TAIL) and not wire.step(12, tail=TAIL)
     assert wire.take_texts() == ["KIND=step\nSTEP=11\nBY=hook"]
     return wire

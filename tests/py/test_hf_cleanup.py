@@ -149,7 +149,7 @@ def test_cleanup_clears_lru_caches_of_a_tokenizer_but_not_its_dicts():
 # ---- the verdict ----
 
 
-def test_cleanup_summary_shows_the_cost_if_there_is_no_effect(wire, memory):
+def test_cleanup_that_frees_no_memory_is_reported_with_its_cost(wire, memory):
     memory(500, 500, 540, 540, 580, 580)
     verdict = run(hf.MemoryCleanup(1), 3)["verdict"]
     assert verdict.startswith("no effect, costs ") and verdict.endswith(" %")

@@ -231,7 +231,7 @@ async def test_async():
     assert "leaking: +1" in output, output
 
 
-def test_test_that_keeps_a_tensor_fails_and_the_line_is_reported(tested):
+def test_plugin_reports_the_line_that_keeps_a_tensor(tested):
     pytest.importorskip("torch")
     text = """
 import torch

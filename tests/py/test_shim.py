@@ -94,7 +94,7 @@ def test_shim_sends_steps_and_epochs_of_a_script(run_job, project):
     assert [m.get("steps_per_epoch") for m in run.marks("epoch")] == [3, 3]
 
 
-def test_shim_sends_steps_of_a_module_run_with_dash_m(run_job, project):
+def test_shim_sends_steps_of_a_module_started_with_python_m(run_job, project):
     run = run_job(sys.executable, "-m", "train", cwd=project)
     assert short(run) == EXPECTED
 

@@ -120,7 +120,7 @@ def test_node_is_lost_if_its_supervisor_and_sentinel_are_killed(cluster, ebb, fo
     assert "ebb  node 1 (" in err and "): its supervisor was killed" in err, err
 
 
-def test_killed_ebb_run_ends_only_one_rank(cluster, ebb, folder):
+def test_killing_one_ebb_run_ends_only_its_own_rank(cluster, ebb, folder):
     step = cluster.start_srun(*TWO_BY_TWO, ebb, "run", "-q", "--", sys.executable, "count.py", cwd=folder)
     cluster.wait_for(lambda: len(list(folder.glob("ready.*"))) == 4, 30, "ranks")
     made = job_folder(cluster, folder)

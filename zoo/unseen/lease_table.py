@@ -39,7 +39,7 @@ class Broker:
 
 
 class Leases:
-    """The messages that this worker has received but not acknowledged, by receipt."""
+    """Maps each receipt to its message, for messages that were received but not yet acknowledged."""
 
     def __init__(self, broker, replace):
         self.broker, self.replace = broker, replace

@@ -73,7 +73,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
               struct err *err);
 /* Adopts the jobs that an earlier server started, then starts queued jobs. */
 int jobs_start(struct jobs *jobs, struct err *err);
-void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
+void jobs_close(struct jobs *jobs); /* frees JOBS; running jobs continue */
 /* Adds a listener (at most 8). If FN is NULL, removes the listener that was added with USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 

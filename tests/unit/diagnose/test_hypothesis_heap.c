@@ -140,7 +140,7 @@ static void growth_that_ended_is_attributed_to_the_call_site_that_grew(void **st
     assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
 }
 
-static void growing_container_explains_a_leak_if_census_is_missing(void **state)
+static void growing_container_explains_a_leak_even_without_a_census(void **state)
 {
     (void)state;
     memory_leaks();
@@ -255,7 +255,7 @@ static void retention_is_not_diagnosed_if_live_heap_grows_like_rss(void **state)
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
 }
 
-static void retention_is_diagnosed_if_allocator_free_memory_grows(void **state)
+static void retention_is_diagnosed_if_free_memory_of_the_allocator_grows(void **state)
 {
     (void)state;
     memory_leaks();
@@ -304,7 +304,7 @@ static void retention_shown_only_by_allocator_count_is_rated_possible(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_rules_out_call_sites_only_if_no_worker_grows(void **state)
+static void flat_heap_rules_out_call_sites_unless_a_worker_grows(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -357,7 +357,7 @@ int main(void)
         T(python_object_hypothesis_requires_memory_growth),
         T(growth_before_first_census_is_not_attributed_to_objects),
         T(python_object_and_tensor_hypotheses_require_a_census),
-        T(growing_container_explains_a_leak_if_census_is_missing),
+        T(growing_container_explains_a_leak_even_without_a_census),
         T(kept_graph_is_diagnosed_if_grad_tensors_and_nodes_grow),
         T(kept_graph_is_not_diagnosed_for_model_copies),
         T(kept_graph_is_not_diagnosed_for_tensors_without_grad),
@@ -374,11 +374,11 @@ int main(void)
         T(call_site_hypothesis_requires_a_heap_profile),
         T(retention_is_diagnosed_if_rss_grows_and_live_heap_is_flat),
         T(retention_is_not_diagnosed_if_live_heap_grows_like_rss),
-        T(retention_is_diagnosed_if_allocator_free_memory_grows),
+        T(retention_is_diagnosed_if_free_memory_of_the_allocator_grows),
         T(retention_is_diagnosed_even_if_last_reading_has_a_live_batch),
         T(retention_is_not_diagnosed_if_small_live_objects_grow),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
-        T(flat_heap_rules_out_call_sites_only_if_no_worker_grows),
+        T(flat_heap_rules_out_call_sites_unless_a_worker_grows),
         T(retention_is_unlikely_if_heap_was_already_free_at_the_start),
         T(constant_free_memory_in_the_allocator_contradicts_retention),
     };

@@ -155,7 +155,7 @@ static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 }
 
 /* If the free memory of the heap grows, the cause is fragmentation or an earlier, longer batch. */
-static void cache_is_not_diagnosed_if_free_memory_grows_in_first_epoch(void **state)
+static void growth_of_free_memory_in_first_epoch_is_not_diagnosed_as_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -167,7 +167,7 @@ static void cache_is_not_diagnosed_if_free_memory_grows_in_first_epoch(void **st
                              "allocations are freed"));
 }
 
-static void cache_is_not_diagnosed_if_much_of_the_growth_is_free_memory(void **state)
+static void growth_that_is_partly_free_memory_is_not_diagnosed_as_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -382,7 +382,7 @@ static void memory_freed_after_evaluations_contradicts_growth_at_events(void **s
 
 /* The last 20 s include free memory left by a late evaluation. The allocator counts this memory,
  * but the baseline of the second half of the run does not include it. */
-static void eval_spikes_are_diagnosed_even_if_last_one_leaves_free_memory(void **state)
+static void eval_spikes_are_diagnosed_even_if_last_eval_leaves_free_memory(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -437,8 +437,8 @@ int main(void)
         T(data_load_hypothesis_requires_marks),
         T(growth_that_ends_with_first_epoch_is_diagnosed_as_a_cache),
         T(late_writes_to_a_buffer_are_diagnosed_as_first_touch),
-        T(cache_is_not_diagnosed_if_free_memory_grows_in_first_epoch),
-        T(cache_is_not_diagnosed_if_much_of_the_growth_is_free_memory),
+        T(growth_of_free_memory_in_first_epoch_is_not_diagnosed_as_cache),
+        T(growth_that_is_partly_free_memory_is_not_diagnosed_as_cache),
         T(cache_is_ruled_out_if_growth_outlasts_the_first_epoch),
         T(cache_is_unlikely_if_growth_ends_long_after_the_first_epoch),
         T(first_epoch_ends_at_epoch_mark_if_epoch_length_is_unknown),
@@ -456,7 +456,7 @@ int main(void)
         T(growth_between_evaluations_is_not_explained_by_evaluations),
         T(rss_growth_at_evals_with_flat_heap_is_diagnosed_as_spikes),
         T(memory_freed_after_evaluations_contradicts_growth_at_events),
-        T(eval_spikes_are_diagnosed_even_if_last_one_leaves_free_memory),
+        T(eval_spikes_are_diagnosed_even_if_last_eval_leaves_free_memory),
         T(growth_at_events_is_diagnosed_if_live_heap_jumps_at_evals),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };

@@ -224,7 +224,7 @@ static void growth_by_late_writes_is_not_attributed_to_small_blocks(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void growth_within_sampling_error_is_not_counted_as_late_writes(void **state)
+static void growth_is_not_attributed_to_late_writes_if_sampling_error_is_large(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -530,7 +530,7 @@ static void recently_pinned_memory_is_not_counted_as_shared_growth(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);
 }
 
-static void pages_that_a_worker_writes_to_become_unshared_growth(void **state)
+static void shared_pages_that_a_worker_copies_count_as_unshared_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(500), 200);
@@ -580,7 +580,7 @@ int main(void)
         T(live_memory_in_huge_pages_is_part_of_the_live_heap),
         T(ledger_names_the_call_site_of_a_block_that_is_filled_later),
         T(growth_by_late_writes_is_not_attributed_to_small_blocks),
-        T(growth_within_sampling_error_is_not_counted_as_late_writes),
+        T(growth_is_not_attributed_to_late_writes_if_sampling_error_is_large),
         T(ledger_orders_call_sites_by_growth),
         T(growth_that_no_measurement_covers_is_unexplained),
         T(retained_memory_equals_the_allocator_count_of_free_memory),
@@ -602,7 +602,7 @@ int main(void)
         T(mapping_counts_as_heap_if_anonymous_memory_grows_equally),
         T(shared_memory_is_not_attributed_to_malloc_call_sites),
         T(recently_pinned_memory_is_not_counted_as_shared_growth),
-        T(pages_that_a_worker_writes_to_become_unshared_growth),
+        T(shared_pages_that_a_worker_copies_count_as_unshared_growth),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
         T(ledger_of_a_run_without_samples_is_unknown),
     };

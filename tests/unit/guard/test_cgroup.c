@@ -832,8 +832,8 @@ static void cgroups_that_a_job_created_are_removed_with_the_job_cgroup(void **st
     assert_false(is_there(&root, dir));
 }
 
-/* Returns true if no cgroup in which ebb may create the job cgroup contains a folder named
- * own_name. */
+/* Searches every cgroup in which ebb may create the job cgroup. Returns true if no folder named
+ * own_name is found. */
 static bool nothing_left(void)
 {
     struct guard_place p;

@@ -351,7 +351,7 @@ static const struct single singles[] = {
      1},
 };
 
-static void guard_action_depends_on_headroom_and_triggers(void **state)
+static void each_situation_causes_the_expected_guard_action(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
@@ -402,7 +402,7 @@ static void guard_reason_contains_headroom_and_needed_time(void **state)
     assert_string_equal(w.last.why, "a planned restart is due; a checkpoint cannot be requested");
 }
 
-static void guard_without_a_memory_limit_acts_only_on_planned_restarts(void **state)
+static void guard_without_memory_limit_acts_only_if_a_planned_restart_is_due(void **state)
 {
     (void)state;
     struct world w;
@@ -981,7 +981,7 @@ static void memory_spikes_to_90_percent_every_1_to_6_s_are_ignored(void **state)
 }
 
 /* If memory is sampled only once per second, more frequent spikes can look like steady growth. */
-static void memory_spikes_more_frequent_than_readings_never_stop_a_job(void **state)
+static void rapid_memory_spikes_that_look_like_growth_never_stop_a_job(void **state)
 {
     (void)state;
     for (double period = 0.1; period < 1.2; period += 0.037) {
@@ -1182,9 +1182,9 @@ int main(void)
         cmocka_unit_test(invalid_guard_rules_are_rejected),
         cmocka_unit_test(time_needed_to_stop_is_step_plus_checkpoint_plus_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
-        cmocka_unit_test(guard_action_depends_on_headroom_and_triggers),
+        cmocka_unit_test(each_situation_causes_the_expected_guard_action),
         cmocka_unit_test(guard_reason_contains_headroom_and_needed_time),
-        cmocka_unit_test(guard_without_a_memory_limit_acts_only_on_planned_restarts),
+        cmocka_unit_test(guard_without_memory_limit_acts_only_if_a_planned_restart_is_due),
         cmocka_unit_test(each_host_memory_gauge_alone_can_trigger_the_guard),
         cmocka_unit_test(job_that_grows_within_reserve_is_stopped_after_checkpoint),
         cmocka_unit_test(job_with_steady_memory_within_the_reserve_is_not_stopped),
@@ -1218,7 +1218,7 @@ int main(void)
         cmocka_unit_test(fast_growth_is_ignored_below_half_of_the_limit),
         cmocka_unit_test(growth_rate_falls_within_seconds_after_growth_slows_down),
         cmocka_unit_test(memory_spikes_to_90_percent_every_1_to_6_s_are_ignored),
-        cmocka_unit_test(memory_spikes_more_frequent_than_readings_never_stop_a_job),
+        cmocka_unit_test(rapid_memory_spikes_that_look_like_growth_never_stop_a_job),
         cmocka_unit_test(leaking_job_without_checkpoint_method_causes_two_warnings),
         cmocka_unit_test(memory_sawtooth_with_period_of_7_to_60_s_never_stops_a_job),
         cmocka_unit_test(forecast_of_a_slow_leak_triggers_the_checkpoint_request),

@@ -305,7 +305,7 @@ static void reflex_does_not_kill_a_job_whose_memory_is_reclaimable(void **state)
 
 /* Usage grows with the file cache, so the reflex would kill if it used an old reading of the
  * cache. */
-static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
+static void reflex_does_not_kill_because_of_an_outdated_cache_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5), stat_fd = file_of("inactive_file 0000000000\nactive_file 0000000000\n");
@@ -913,7 +913,7 @@ int main(void)
         cmocka_unit_test(reflex_without_permission_to_kill_only_raises_an_alarm),
         cmocka_unit_test(reflex_excludes_file_cache_from_memory_in_use),
         cmocka_unit_test(reflex_does_not_kill_a_job_whose_memory_is_reclaimable),
-        cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
+        cmocka_unit_test(reflex_does_not_kill_because_of_an_outdated_cache_reading),
         cmocka_unit_test(reflex_does_not_kill_if_memory_stat_is_unreadable),
         cmocka_unit_test(reflex_repeats_its_alarm_only_after_headroom_has_recovered),
         cmocka_unit_test(threshold_change_does_not_clear_the_last_reflex_reading),

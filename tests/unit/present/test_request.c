@@ -23,7 +23,7 @@ static void assert_request(const struct request *r, const char *expected)
     buf_fini(&out);
 }
 
-static void suggested_memory_is_a_mem_option_for_slurm(void **state)
+static void memory_request_for_slurm_is_printed_as_a_mem_option(void **state)
 {
     (void)state;
     assert_request(&(struct request){.bytes = 20.3 * GIB}, "request    --mem=21G\n");
@@ -32,7 +32,7 @@ static void suggested_memory_is_a_mem_option_for_slurm(void **state)
         "request    --mem=21G per node, enough for 98 % of the last 12 runs of this command\n");
 }
 
-static void suggested_memory_is_a_resource_limit_for_kubernetes(void **state)
+static void memory_request_for_kubernetes_is_printed_as_a_resource_limit(void **state)
 {
     (void)state;
     assert_request(&(struct request){.bytes = 20.3 * GIB, .words = REQUEST_KUBERNETES},
@@ -77,8 +77,8 @@ static void kubernetes_request_is_shown_only_in_a_pod_without_slurm(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suggested_memory_is_a_mem_option_for_slurm),
-        cmocka_unit_test(suggested_memory_is_a_resource_limit_for_kubernetes),
+        cmocka_unit_test(memory_request_for_slurm_is_printed_as_a_mem_option),
+        cmocka_unit_test(memory_request_for_kubernetes_is_printed_as_a_resource_limit),
         cmocka_unit_test(suggested_memory_of_a_leaking_job_grows_with_step_count),
         cmocka_unit_test(suggested_memory_is_omitted_if_no_size_is_known),
         cmocka_unit_test(kubernetes_request_is_shown_only_in_a_pod_without_slurm),

@@ -201,7 +201,7 @@ static void machine_tick_reads_meminfo_and_pressure_and_limit(void **state)
     proc_root_close(&root);
 }
 
-static void machine_tick_reads_the_usage_of_an_effective_rlimit(void **state)
+static void machine_tick_reads_the_memory_that_an_rlimit_restricts(void **state)
 {
     (void)state;
     static const char *const names[] = {"rlimit", "rlimit-data"};
@@ -418,7 +418,7 @@ int main(void)
         cmocka_unit_test(cgroup_limit_is_effective_even_if_usage_is_unreadable),
         cmocka_unit_test(rlimits_of_address_space_and_data_are_memory_limits),
         cmocka_unit_test(machine_tick_reads_meminfo_and_pressure_and_limit),
-        cmocka_unit_test(machine_tick_reads_the_usage_of_an_effective_rlimit),
+        cmocka_unit_test(machine_tick_reads_the_memory_that_an_rlimit_restricts),
         cmocka_unit_test(machine_sample_is_unknown_if_proc_files_are_missing),
         cmocka_unit_test(limit_is_read_from_the_new_cgroup_after_a_job_has_moved),
         cmocka_unit_test(headroom_on_this_machine_does_not_exceed_total_memory),

@@ -1,5 +1,5 @@
-/* Tests unique memory counted through pagemap: the counts equal those of smaps, are made in small
- * slices, and stay within the CPU share. */
+/* Tests the counting of unique memory through pagemap: the results equal those of smaps, and pages
+ * are counted in small slices that stay within the CPU share. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -247,19 +247,19 @@ static void hold_scattered(void *arg)
         memset(p + i, 1, 4096 * (1 + i / MIB % 7));
 }
 
-static void unique_count_of_private_memory_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_for_private_memory(void **state)
 {
     (void)state;
     expect_as_smaps(hold_private, 24 * MIB);
 }
 
-static void unique_count_of_shared_and_file_pages_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_for_shared_and_file_pages(void **state)
 {
     (void)state;
     expect_as_smaps(hold_all_kinds, 8 * MIB);
 }
 
-static void unique_count_of_huge_pages_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_for_huge_pages(void **state)
 {
     (void)state;
     expect_as_smaps(hold_huge_pages, 32 * MIB);
@@ -347,7 +347,7 @@ static void exec_holder(void *arg)
     _exit(1);
 }
 
-static void unique_count_of_a_launched_program_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_for_a_launched_program(void **state)
 {
     (void)state;
     struct count c[2];
@@ -381,13 +381,13 @@ static void present_pages_of_inaccessible_mappings_are_counted(void **state)
     expect_as_smaps(hold_behind_no_rights, 4 * MIB);
 }
 
-static void unique_count_of_20000_mappings_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_for_20000_mappings(void **state)
 {
     (void)state;
     expect_as_smaps(hold_many_mappings, 20000 * UINT64_C(4096));
 }
 
-static void unique_count_of_scattered_pages_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_for_scattered_pages(void **state)
 {
     (void)state;
     expect_as_smaps(hold_scattered, 4 * MIB);
@@ -490,7 +490,7 @@ static void fork_when_told(void *arg)
     signal(SIGUSR1, fork_once);
 }
 
-static void child_forked_after_a_unique_count_is_not_counted_twice(void **state)
+static void child_forked_after_counting_unique_memory_is_not_counted_twice(void **state)
 {
     (void)state;
     struct count c;
@@ -513,7 +513,7 @@ static void child_forked_after_a_unique_count_is_not_counted_twice(void **state)
 
 /* A count takes several slices. A process is forked between the first and the last slice, so that
  * pages counted in the first slice become shared. */
-static void child_forked_during_a_unique_count_is_not_counted_twice(void **state)
+static void child_forked_while_counting_unique_memory_is_not_counted_twice(void **state)
 {
     (void)state;
     struct count c;
@@ -605,7 +605,7 @@ static bool can_skip_holes(const struct count *c)
     return cost_of(c).scans_done > 0;
 }
 
-static void untouched_reservation_of_1_tib_is_skipped_by_unique_count(void **state)
+static void counting_unique_memory_skips_an_untouched_reservation_of_1_tib(void **state)
 {
     (void)state;
     struct count c;
@@ -623,7 +623,7 @@ static void untouched_reservation_of_1_tib_is_skipped_by_unique_count(void **sta
     count_end(&c);
 }
 
-static void unique_count_without_pagemap_scan_gives_up_at_a_huge_hole(void **state)
+static void counting_unique_memory_without_pagemap_scan_stops_at_a_huge_hole(void **state)
 {
     (void)state;
     struct count c;
@@ -642,7 +642,7 @@ static void unique_count_without_pagemap_scan_gives_up_at_a_huge_hole(void **sta
 }
 
 /* Under AddressSanitizer every process has a shadow mapping of terabytes, most of it untouched. */
-static void unique_count_without_pagemap_scan_equals_smaps(void **state)
+static void counted_unique_memory_equals_smaps_without_pagemap_scan(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -661,7 +661,7 @@ static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
  * 1 %, a pause could take seconds of simulated time on a busy machine. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
-static void pauses_keep_the_unique_count_within_the_cpu_share(void **state)
+static void counting_unique_memory_pauses_to_stay_within_the_cpu_share(void **state)
 {
     (void)state;
     struct count c;
@@ -717,7 +717,7 @@ static void process_whose_rss_changed_is_measured_sooner(void **state)
     count_end(&c);
 }
 
-static void completed_unique_count_is_marked_as_new_in_one_tick_only(void **state)
+static void counted_unique_memory_is_marked_as_new_in_one_tick_only(void **state)
 {
     (void)state;
     struct count c;
@@ -761,7 +761,7 @@ static void unique_memory_becomes_stale_if_counting_takes_too_long(void **state)
 
 /* ---- exits ---- */
 
-static void unique_count_is_given_up_when_the_process_exits(void **state)
+static void counting_unique_memory_stops_when_the_process_exits(void **state)
 {
     (void)state;
     struct count c;
@@ -783,7 +783,7 @@ static void unique_count_is_given_up_when_the_process_exits(void **state)
     count_end(&c);
 }
 
-static void unique_count_is_given_up_if_the_tree_frees_the_process(void **state)
+static void counting_unique_memory_stops_if_the_tree_frees_the_process(void **state)
 {
     (void)state;
     struct count c;
@@ -894,7 +894,7 @@ static uint64_t count_next(struct count *c)
     return began_ns;
 }
 
-static void hurried_unique_count_measures_a_new_process_without_delay(void **state)
+static void hurried_counting_measures_a_new_process_without_delay(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -924,7 +924,7 @@ static void hold_and_vfork(void *arg)
 
 /* A vfork child uses the pages of its parent. If the child were measured without delay, these pages
  * would be counted twice. */
-static void hurried_unique_count_waits_before_measuring_a_vfork_child(void **state)
+static void hurried_counting_waits_before_measuring_a_vfork_child(void **state)
 {
     struct count c;
     pid_t pid = kid_spawn(hold_and_vfork, NULL);
@@ -942,7 +942,7 @@ static void hurried_unique_count_waits_before_measuring_a_vfork_child(void **sta
     count_end(&c);
 }
 
-static void hurried_unique_count_measures_changed_memory_without_delay(void **state)
+static void hurried_counting_measures_changed_memory_without_delay(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -957,7 +957,7 @@ static void hurried_unique_count_measures_changed_memory_without_delay(void **st
     count_end(&c);
 }
 
-static void unique_count_with_a_cpu_share_above_100_percent_is_rejected(void **state)
+static void counting_unique_memory_with_over_100_percent_of_a_cpu_is_rejected(void **state)
 {
     (void)state;
     struct proc_unique *u;
@@ -997,37 +997,37 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unique_count_of_private_memory_equals_smaps),
-        cmocka_unit_test(unique_count_of_shared_and_file_pages_equals_smaps),
-        cmocka_unit_test(unique_count_of_huge_pages_equals_smaps),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_for_private_memory),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_for_shared_and_file_pages),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_for_huge_pages),
         cmocka_unit_test(count_of_anonymous_huge_pages_equals_smaps),
         cmocka_unit_test(huge_page_memory_is_unknown_without_pagemap_scan),
-        cmocka_unit_test(unique_count_of_a_launched_program_equals_smaps),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_for_a_launched_program),
         cmocka_unit_test(present_pages_of_inaccessible_mappings_are_counted),
-        cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
-        cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_for_20000_mappings),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_for_scattered_pages),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
         cmocka_unit_test(unmeasured_memory_of_a_child_is_estimated_from_rss_growth),
         cmocka_unit_test(estimate_for_unmeasured_child_includes_copied_pages),
-        cmocka_unit_test(child_forked_after_a_unique_count_is_not_counted_twice),
-        cmocka_unit_test(child_forked_during_a_unique_count_is_not_counted_twice),
+        cmocka_unit_test(child_forked_after_counting_unique_memory_is_not_counted_twice),
+        cmocka_unit_test(child_forked_while_counting_unique_memory_is_not_counted_twice),
         cmocka_unit_test(forked_child_that_exits_unmeasured_is_not_counted_twice),
-        cmocka_unit_test(untouched_reservation_of_1_tib_is_skipped_by_unique_count),
-        cmocka_unit_test(unique_count_without_pagemap_scan_gives_up_at_a_huge_hole),
-        cmocka_unit_test(unique_count_without_pagemap_scan_equals_smaps),
-        cmocka_unit_test(pauses_keep_the_unique_count_within_the_cpu_share),
+        cmocka_unit_test(counting_unique_memory_skips_an_untouched_reservation_of_1_tib),
+        cmocka_unit_test(counting_unique_memory_without_pagemap_scan_stops_at_a_huge_hole),
+        cmocka_unit_test(counted_unique_memory_equals_smaps_without_pagemap_scan),
+        cmocka_unit_test(counting_unique_memory_pauses_to_stay_within_the_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_rss_changed_is_measured_sooner),
-        cmocka_unit_test(completed_unique_count_is_marked_as_new_in_one_tick_only),
+        cmocka_unit_test(counted_unique_memory_is_marked_as_new_in_one_tick_only),
         cmocka_unit_test(unique_memory_becomes_stale_if_counting_takes_too_long),
-        cmocka_unit_test(unique_count_is_given_up_when_the_process_exits),
-        cmocka_unit_test(unique_count_is_given_up_if_the_tree_frees_the_process),
+        cmocka_unit_test(counting_unique_memory_stops_when_the_process_exits),
+        cmocka_unit_test(counting_unique_memory_stops_if_the_tree_frees_the_process),
         cmocka_unit_test(unique_memory_is_unknown_after_exec_until_counted_again),
         cmocka_unit_test(unique_memory_of_an_unreadable_process_is_stale),
-        cmocka_unit_test(hurried_unique_count_measures_a_new_process_without_delay),
-        cmocka_unit_test(hurried_unique_count_waits_before_measuring_a_vfork_child),
-        cmocka_unit_test(hurried_unique_count_measures_changed_memory_without_delay),
-        cmocka_unit_test(unique_count_with_a_cpu_share_above_100_percent_is_rejected),
+        cmocka_unit_test(hurried_counting_measures_a_new_process_without_delay),
+        cmocka_unit_test(hurried_counting_waits_before_measuring_a_vfork_child),
+        cmocka_unit_test(hurried_counting_measures_changed_memory_without_delay),
+        cmocka_unit_test(counting_unique_memory_with_over_100_percent_of_a_cpu_is_rejected),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);
 }

@@ -196,7 +196,7 @@ static void started_package_counts_as_user_code_if_no_user_file_exists(void **st
     assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
 }
 
-static void started_package_is_library_code_if_a_user_file_exists(void **state)
+static void package_that_was_started_is_library_code_if_user_files_exist(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/pytest", "<module>");
@@ -437,7 +437,8 @@ static void only_valid_cpp_symbol_names_are_demangled(void **state)
     buf_fini(&b);
 }
 
-/* Each argument repeats the previous pair twice, which would give 2^60 characters. */
+/* Each argument is a pair that contains the previous argument twice, so the length doubles with
+ * each of 29 arguments. */
 static void cpp_symbol_that_expands_to_gigabytes_is_truncated(void **state)
 {
     struct buf name = {0}, b = {0};
@@ -498,7 +499,7 @@ int main(void)
         TEST(library_data_collator_is_shown_instead_of_the_calling_trainer),
         TEST(innermost_frame_is_shown_if_all_code_is_library_code),
         TEST(started_package_counts_as_user_code_if_no_user_file_exists),
-        TEST(started_package_is_library_code_if_a_user_file_exists),
+        TEST(package_that_was_started_is_library_code_if_user_files_exist),
         TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),
         TEST(recursive_function_with_a_comprehension_is_listed_once),

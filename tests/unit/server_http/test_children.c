@@ -109,7 +109,7 @@ static long runs(const struct bench *b)
     return (long)st.st_size;
 }
 
-static void answer_of_a_child_is_its_stdout_if_stdout_is_not_empty(void **state)
+static void answer_is_the_stdout_of_the_child_process_unless_it_is_empty(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", "echo out; echo err >&2; exit 3", NULL), 0);
@@ -118,7 +118,7 @@ static void answer_of_a_child_is_its_stdout_if_stdout_is_not_empty(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void answer_of_a_child_is_its_stderr_if_stdout_is_empty(void **state)
+static void answer_is_the_stderr_of_the_child_process_if_stdout_is_empty(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
@@ -221,8 +221,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(answer_of_a_child_is_its_stdout_if_stdout_is_not_empty),
-        TEST(answer_of_a_child_is_its_stderr_if_stdout_is_empty),
+        TEST(answer_is_the_stdout_of_the_child_process_unless_it_is_empty),
+        TEST(answer_is_the_stderr_of_the_child_process_if_stdout_is_empty),
         TEST(requests_with_equal_keys_share_one_child_process),
         TEST(request_is_refused_if_the_child_process_queue_is_full),
         TEST(guest_requests_run_last_and_fill_at_most_half_of_the_queue),

@@ -162,7 +162,7 @@ static void live_queue_exceeds_the_limit_only_for_a_single_message(void **state)
     free(text);
 }
 
-static void job_is_listed_as_late_if_the_live_queue_has_no_room(void **state)
+static void job_without_room_in_the_live_queue_is_put_on_the_late_list(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -262,7 +262,7 @@ int main(void)
         cmocka_unit_test(newer_sample_replaces_a_queued_one_and_sets_the_skip_flag),
         cmocka_unit_test(log_lines_are_queued_again_after_skipped_lines_are_reported),
         cmocka_unit_test(live_queue_exceeds_the_limit_only_for_a_single_message),
-        cmocka_unit_test(job_is_listed_as_late_if_the_live_queue_has_no_room),
+        cmocka_unit_test(job_without_room_in_the_live_queue_is_put_on_the_late_list),
         cmocka_unit_test(live_queue_returns_enobufs_if_too_many_jobs_are_late),
         cmocka_unit_test(live_queue_stays_consistent_after_random_operations),
         cmocka_unit_test(sha1_matches_the_test_vectors),

@@ -118,7 +118,7 @@ static void more_flat_ranks_raise_leak_probability_of_a_growing_rank(void **stat
     assert_true(before > 0.92);
 }
 
-static void only_the_growing_rank_differs_among_nine_ranks(void **state)
+static void only_the_growing_one_of_nine_ranks_is_marked_as_different(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -227,7 +227,7 @@ int main(void)
         cmocka_unit_test(uncertain_growth_of_one_rank_among_flat_ones_is_not_a_leak),
         cmocka_unit_test(two_ranks_are_not_compared),
         cmocka_unit_test(more_flat_ranks_raise_leak_probability_of_a_growing_rank),
-        cmocka_unit_test(only_the_growing_rank_differs_among_nine_ranks),
+        cmocka_unit_test(only_the_growing_one_of_nine_ranks_is_marked_as_different),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_order_of_ranks),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_unit_of_bytes),
         cmocka_unit_test(rank_with_only_noise_is_rarely_reported_as_different),

@@ -142,7 +142,7 @@ static void gap_of_hours_does_not_change_the_growth_rate(void **state)
     assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
 }
 
-static void verdict_of_extreme_values_and_times_has_finite_numbers(void **state)
+static void verdict_has_only_finite_numbers_for_extreme_values_and_times(void **state)
 {
     static const int64_t TIMES[] = {INT64_MIN, -1, 0, 1, INT64_MAX, INT64_MIN, INT64_MAX};
     static const uint64_t BYTES[] = {UINT64_MAX, 1, 0, UINT64_MAX - 1, 1ull << 63, 4096};
@@ -733,7 +733,7 @@ int main(void)
         TEST(readings_with_earlier_times_are_dropped_and_counted),
         TEST(series_continues_after_the_clock_is_set_back_permanently),
         TEST(gap_of_hours_does_not_change_the_growth_rate),
-        TEST(verdict_of_extreme_values_and_times_has_finite_numbers),
+        TEST(verdict_has_only_finite_numbers_for_extreme_values_and_times),
         TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
         TEST(long_linear_growth_is_judged_leaking_with_the_right_rate),

@@ -194,7 +194,7 @@ static void leaking_live_heap_with_constant_resident_memory_is_a_leak(void **sta
     }
 }
 
-static void weak_evidence_of_a_heap_leak_keeps_a_plateaued_verdict(void **state)
+static void weak_evidence_of_a_heap_leak_does_not_change_plateaued_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -243,7 +243,7 @@ static void live_heap_without_leak_does_not_change_the_verdict(void **state)
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void weak_evidence_of_a_heap_leak_keeps_an_undecided_verdict(void **state)
+static void weak_evidence_of_a_heap_leak_does_not_change_undecided_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -287,10 +287,10 @@ int main(void)
         cmocka_unit_test(leak_is_judged_stepping_if_the_live_heap_grows_at_events),
         cmocka_unit_test(leaking_live_heap_turns_a_filling_verdict_into_leaking),
         cmocka_unit_test(leaking_live_heap_with_constant_resident_memory_is_a_leak),
-        cmocka_unit_test(weak_evidence_of_a_heap_leak_keeps_a_plateaued_verdict),
+        cmocka_unit_test(weak_evidence_of_a_heap_leak_does_not_change_plateaued_verdict),
         cmocka_unit_test(noisy_resident_memory_does_not_contradict_a_heap_leak),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
-        cmocka_unit_test(weak_evidence_of_a_heap_leak_keeps_an_undecided_verdict),
+        cmocka_unit_test(weak_evidence_of_a_heap_leak_does_not_change_undecided_verdict),
         cmocka_unit_test(heap_rates_are_compared_per_minute_if_steps_are_unknown),
     };
 
