@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """Measures the cost that remains in a process after ebb was attached and detached.
 
-    bench/attach/after.py [--python build/venv/bin/python] [--pairs 20] [--program build/ebb] [KIND]...
+    bench/attach/after.py [--python build/venv/bin/python] [--pairs 30] [--program build/ebb] [KIND]...
 
-Two equal processes repeat the same turn on the same core until the end. The CPU time per turn of both is measured at the same time, before and after ebb attaches to one of them and detaches
-again. The change is that of the ratio of the two, so that whatever slows the core slows both. In every third pair, a
-control, nothing is done between the measurements. Prints the mean change with its 95 % interval.
+Two equal processes repeat the same turn on the same core until the end. The CPU time per turn of both is measured at the
+same time, before and after ebb attaches to one of them and detaches again. The change is that of the ratio of the two,
+so that whatever slows the core slows both. In every third pair, a control, nothing is done between the measurements.
+Prints the mean change with its 95 % interval.
 
 The kinds are torch (training of a small model, with a DataLoader) and plain (a loop that does nothing but allocate).
 An import moves later objects in memory, which alters the CPU time of the plain loop by some per cent in either
 direction. --between import replaces the attach by an import of modules of the standard library, for comparison."""
 
 import argparse
+import functools
 import math
 import mmap
 import os
 import pathlib
+import queue
 import shutil
 import statistics
 import struct
@@ -56,6 +59,7 @@ else:
         for i in range(1000):
             kept[i % 50] = [str(i), bytearray(i % 3000)]
 # The heap of a job that has run for a while: blocks of many sizes, half of them freed
+random.seed(1)
 blocks = [bytearray(random.randrange(1, 4000)) for _ in range(40000)]
 random.shuffle(blocks)
 del blocks[::2]
@@ -87,11 +91,14 @@ class Pair:
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "python"), "PYTHONHASHSEED": "0"}
         command = ["setarch", "-R", options.python, "-c", PROGRAM, kind, path]
         self.jobs = [subprocess.Popen([*command, str(child), str(core)], env=environment) for child in range(2)]
+
+    def wait_for_turns(self):
         while not all(self.reading(child)[0] for child in range(2)):
+            assert [job.poll() for job in self.jobs] == [None, None], "the program has exited"
             time.sleep(0.05)
 
     def reading(self, child):
-        """Returns the number of turns and the CPU time in seconds of CHILD."""
+        """Returns the number of turns and the CPU time in nanoseconds of CHILD."""
         turns = struct.unpack_from("Q", self.shared, 24 * child)[0]
         pid = self.jobs[child].pid
         cpu_ns = pathlib.Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]
@@ -120,13 +127,14 @@ def attach_and_detach(options, pid, folder):
     assert "cannot" not in ebb.stderr and "without heap" not in ebb.stderr, ebb.stderr
 
 
-def measure(options, kind, number):
+def measure(options, kind, free_cores, number):
     """Returns whether the pair is a control, and the change of its ratio in per cent."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-after-"))
-    is_control = number % CONTROL_EVERY == 0
+    is_control, core, pair = number % CONTROL_EVERY == 0, free_cores.get(), None
     child = number // CONTROL_EVERY % 2  # if the second child is the changed one, the ratio is inverted
     try:
-        pair = Pair(options, kind, options.cores[number % len(options.cores)], folder)
+        pair = Pair(options, kind, core, folder)
+        pair.wait_for_turns()
         time.sleep(SETTLE_S)
         before = pair.ratio(options.seconds)
         if is_control:
@@ -140,6 +148,9 @@ def measure(options, kind, number):
         after = pair.ratio(options.seconds)
         pair.end()
     finally:
+        for job in pair.jobs if pair else ():
+            job.kill()
+        free_cores.put(core)
         shutil.rmtree(folder, ignore_errors=True)
     return is_control, 100 * ((after / before) ** (-1 if child else 1) - 1)
 
@@ -163,8 +174,11 @@ def main():
     options = parser.parse_args()
     has_torch = subprocess.run([options.python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0
     for kind in options.kinds or ["plain"] + ["torch"] * has_torch:
+        free_cores = queue.SimpleQueue()
+        for core in options.cores:
+            free_cores.put(core)
         with ThreadPoolExecutor(len(options.cores)) as pool:
-            found = list(pool.map(lambda number: measure(options, kind, number), range(options.pairs)))
+            found = list(pool.map(functools.partial(measure, options, kind, free_cores), range(options.pairs)))
         for is_control, name in ((False, f"after {options.between}"), (True, "control")):
             values = [change for control, change in found if control == is_control]
             if values:

@@ -94,7 +94,9 @@ def _in_frames(o: Any) -> Optional[tuple[str, str]]:
 _HAS_INLINE = (3, 11) <= sys.version_info[:2] <= (3, 12)
 _MANAGED_DICT = 1 << 4  # flag of classes whose objects may have no dictionary
 _PLAIN_BYTES = object.__basicsize__ + 8  # object size without slots and without a base class in C
-_names: dict[int, tuple[weakref.ref[type], list[str]]] = {}  # by the id of a class
+# names of the attributes that the methods in the body of a class assign, by the id of the class
+_names: dict[int, tuple[weakref.ref[type], frozenset[str]]] = {}
+_WRAPPED_MAX = 16  # maximum number of functions followed through __wrapped__, which may be circular
 
 
 def _assigned(code: CodeType) -> Iterator[str]:
@@ -108,51 +110,61 @@ def _assigned(code: CodeType) -> Iterator[str]:
             argument = 0
 
 
+# These read a class without calling code of its metaclass.
+_mro_of = type.__dict__["__mro__"].__get__
+_body_of = type.__dict__["__dict__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+_size_of = type.__dict__["__basicsize__"].__get__
+
+
 def _is_safe(t: type, name: str) -> bool:
     """Returns True if reading the attribute NAME of an object of class T runs no code of the
     job."""
-    for base in t.__mro__:
-        if name in base.__dict__:
-            found = type(base.__dict__[name])
-            return found in (FunctionType, MemberDescriptorType) or not hasattr(found, "__get__")
+    for base in _mro_of(t):
+        if name in _body_of(base):
+            found = type(_body_of(base)[name])
+            return found in (FunctionType, MemberDescriptorType) or not any(
+                "__get__" in _body_of(b) for b in _mro_of(found)
+            )
     return True
 
 
-def _wrapped(f: Any) -> Any:
-    try:
-        return object.__getattribute__(f, "__wrapped__")
-    except AttributeError:
-        return None
-
-
-def _attribute_names(t: type) -> list[str]:
-    """Returns the names of the attributes that the methods of class T assign."""
+def _names_in(t: type) -> frozenset[str]:
+    """Returns the names of the attributes that the methods in the body of class T assign."""
     known = _names.get(id(t))
     if known is not None and known[0]() is t:
         return known[1]
     names: set[str] = set()
-    for base in t.__mro__[:-1]:
-        for f in list(base.__dict__.values()):
-            while type(f) is FunctionType:
-                names.update(_assigned(f.__code__))
-                f = _wrapped(f)
-    found = sorted(name for name in names if _is_safe(t, name))
-    _names[id(t)] = weakref.ref(t), found
-    return found
+    for f in list(_body_of(t).values()):
+        for _ in range(_WRAPPED_MAX):
+            if type(f) is not FunctionType:
+                break
+            names.update(_assigned(f.__code__))
+            try:
+                f = object.__getattribute__(f, "__wrapped__")
+            except AttributeError:
+                break
+    number = id(t)
+    _names[number] = weakref.ref(t, lambda _: _names.pop(number, None)), frozenset(names)
+    return _names[number][1]
 
 
 def _inline_attributes(o: Any) -> Optional[dict[str, Any]]:
     """Returns the attributes of an object without a dictionary. Returns None if the object has a
     dictionary, or if the name of one of its attributes is unknown."""
     t = type(o)
-    if not _HAS_INLINE or not t.__flags__ & _MANAGED_DICT or t.__basicsize__ > _PLAIN_BYTES:
+    if not _HAS_INLINE or not _flags_of(t) & _MANAGED_DICT or _size_of(t) > _PLAIN_BYTES:
         return None
-    values = {id(value) for value in gc.get_referents(o) if value is not t}
-    found = {}
-    for name in _attribute_names(t):
+    parts = [value for value in gc.get_referents(o) if value is not t]
+    if len(parts) == 1 and type(parts[0]) is dict:
+        return None  # most likely the dictionary of the attributes
+    values, found = set(map(id, parts)), {}
+    for name in frozenset().union(*map(_names_in, _mro_of(t)[:-1])):
+        if not _is_safe(t, name):
+            continue
         try:
             value = object.__getattribute__(o, name)
-        except AttributeError:
+        except Exception:
             continue
         if id(value) in values:
             found[name] = value
@@ -328,7 +340,7 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
 def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
     """Returns the object whose attributes are in the dictionary D."""
     for r in _referrers_of(d, skip):
-        if type(r) not in (dict, list, tuple):
+        if type(r) not in (dict, list, tuple, OrderedDict):
             if _inline_attributes(r) is None and _dictionary(r) is d:
                 return r
     return None
@@ -423,7 +435,8 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
 _ATTRIBUTES_MAX = 4000  # maximum number of attributes visited, in total over all objects
 _ATTRIBUTES_DEPTH = 3
 _NO_OBJECTS = (
-    ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict, OrderedDict,
+    ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict,
+    OrderedDict,
 )
 
 

@@ -752,3 +752,33 @@ def test_attributes_in_slots_and_a_dictionary_are_found():
     slotted.place = [4]
     slotted.other = 5
     assert _referrers.attributes(slotted)["other"] == 5
+
+
+@needs_inline
+def test_scan_of_an_object_calls_no_code_of_the_program():
+    class Meta(type):
+        def __getattribute__(cls, name):
+            raise AssertionError(f"a scan read {name} through the metaclass")
+
+    class Patched(metaclass=Meta):
+        def assign(self):
+            self.value = 1
+
+    def circular(self):
+        self.other = 2
+
+    circular.__wrapped__ = circular
+    patched = object.__new__(Patched)
+    type.__setattr__(Patched, "circular", circular)
+    type.__dict__["__dict__"].__get__(Patched)["assign"](patched)
+    assert _referrers.attributes(patched) == {"value": 1}
+    type.__setattr__(Patched, "value", property(lambda self: 1 / 0, lambda self, value: None))
+    assert _referrers.attributes(patched) == {"value": 1}
+
+
+@needs_inline
+def test_search_for_an_owner_creates_no_dictionary_in_an_ordered_dict():
+    kept = [object()]
+    hooks = OrderedDict(first={"kept": kept})
+    _referrers.owner(kept, [], time.monotonic() + PATIENCE_S)
+    assert [r for r in gc.get_referents(hooks) if r == {}] == []

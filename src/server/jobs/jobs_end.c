@@ -212,7 +212,7 @@ static json_t *end_json(const struct job_facts *f, const struct job_live *live, 
     bool is_read = spark_unpack(json_object_get(run, "spark"), &read);
     json_t *spark = spark_json(is_read ? &read : &live->spark);
     series_fini(&read);
-    if (codec_put(job_facts_codec, f, doc) == 0 && json_object_set_new(doc, "spark", spark) == 0)
+    if (json_object_set_new(doc, "spark", spark) == 0 && codec_put(job_facts_codec, f, doc) == 0)
         return doc;
     json_decref(doc);
     return NULL;

@@ -44,6 +44,8 @@ void jobs_run_started(struct jobs *j, int64_t id)
 
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns)
 {
+    if (job->live->is_over) /* its end is stored as soon as there is memory for that */
+        return;
     bool is_first = !job->live->is_cancelled;
     job->live->is_cancelled = true;
     if (is_first)

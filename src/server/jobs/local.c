@@ -79,6 +79,8 @@ static int local_holder_open(const struct process_id *holder)
     struct proc_stat stat;
     int fd = io_pidfd_open(holder->pid);
     int r = fd < 0 ? fd : read_stat(holder->pid, &stat);
+    if (fd == -ENOENT || fd == -EINVAL) /* the pid is now the id of a thread of another process */
+        r = -ESRCH;
     if (r == 0 && stat.start_ticks != holder->start_ticks)
         r = -ESRCH;
     if (r == 0)

@@ -344,6 +344,8 @@ static void job_ends_later_if_memory_is_short_when_it_ends(void **state)
     end_without_memory(succeeded, &(struct executor_end){.run_json = run, .has_folder = true});
     json_decref(run);
     memset(why, 'x', sizeof why - 1); /* the report is valid only during the call */
+    /* a cancel that comes after the end does not change how the job ended */
+    assert_int_equal(jobs_cancel(kit.jobs, succeeded, NULL, 0, NULL), 0);
     kit_wait_ended(failed);
     kit_wait_ended(succeeded);
     assert_int_equal(jobs_state(kit.jobs, failed), JOB_FAILED);
