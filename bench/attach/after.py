@@ -3,10 +3,10 @@
 
     bench/attach/after.py [--python build/venv/bin/python] [--pairs 30] [--program build/ebb] [KIND]...
 
-Two equal processes repeat the same turn on the same core until the end. The CPU time per turn of both is measured at the
-same time, before and after ebb attaches to one of them and detaches again. The change is that of the ratio of the two,
-so that whatever slows the core slows both. In every third pair, a control, nothing is done between the measurements.
-Prints the mean change with its 95 % interval.
+Two equal processes repeat the same turn on the same core. The CPU time per turn of both is measured at the same time,
+before and after ebb attaches to one of them and detaches again. The change is that of the ratio of the two, so that
+whatever slows the core slows both. In every third pair, a control, nothing is done between the measurements. Prints
+the mean change with its 95 % interval.
 
 The kinds are torch (training of a small model, with a DataLoader) and plain (a loop that does nothing but allocate).
 An import moves later objects in memory, which alters the CPU time of the plain loop by some per cent in either
