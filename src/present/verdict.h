@@ -19,8 +19,8 @@ void verdict_put_headline(struct doc *d, const struct judged *one, const struct 
                           bool forecasts);
 /* Returns true if ONE, a verdict from the set OF, is about a GPU. */
 bool verdict_is_gpu(const struct judged *one, const struct verdicts *of);
-/* Returns the worst verdict on the job's memory and the GPUs or, if there is no job, on the
- * processes; NULL if nothing was judged. V may be NULL. */
+/* Returns the worst verdict on the job's memory and the GPUs. Without a job, returns the worst
+ * verdict on a process. Returns NULL if nothing was judged. V may be NULL. */
 const struct judged *verdict_worst(const struct verdicts *v);
 /* Appends the worst verdict in a few words, such as "leaking +98 MiB/min". */
 void verdict_brief(struct buf *out, const struct verdicts *v);
